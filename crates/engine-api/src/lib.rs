@@ -1,1 +1,51 @@
+//! The engine boundary: records, changes, the contract, and the suite that tests it.
+//!
+//! [`Engine`] is the contract in prose; [`conformance`] is its test, run by
+//! every engine; [`memory`] is the smallest engine that keeps it all.
+
 #![forbid(unsafe_code)]
+
+mod revision;
+mod record;
+mod context;
+mod change;
+mod decide;
+mod stock;
+mod query;
+mod journal;
+mod capability;
+mod error;
+mod engine;
+mod control;
+mod world;
+pub mod memory;
+pub mod conformance;
+
+pub use capability::{
+    Capabilities, Durability, ExpiryKind, FenceKind, GuardKind, JournalKind, Stock, Terms, Together,
+};
+pub use change::{
+    Change, Guard, Outcome, PartChange, PartsChange, PriceCondition, StockAction, StockRefusal,
+};
+pub use context::{Authority, Freshness, Generation, MoverTerm, ReadContext, WriteContext};
+pub use control::{CONTROL_BYTES_MAX, ControlStore, ControlValue, SetOutcome};
+pub use decide::{
+    Decision, GroupDecision, decide, decide_together, validate, validate_alone, validate_together,
+};
+pub use engine::{Engine, Maintained, Maintenance};
+pub use error::{EngineError, Remedy};
+pub use journal::{
+    ChangeKind, Fence, JOURNAL_ENTRIES_MAX, JournalEntry, JournalEvent, JournalPage, Position, Seal,
+};
+pub use layout;
+pub use model::Timestamp;
+pub use query::{
+    Cursor, PAGE_RECORDS_MAX, Page, Query, Scan, ScanPage, ScanPosition, SortRange, answers,
+};
+pub use record::{
+    Content, Header, ID_BYTES_MAX, Merged, NameError, Part, PartKey, RECORD_PARTS_MAX, Record,
+    RecordId, RecordKey, expiry_fields,
+};
+pub use revision::{Revision, WRITERS_MAX, Writer};
+pub use stock::{stock_fields, stock_of};
+pub use world::{RealWorld, World};

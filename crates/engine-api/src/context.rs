@@ -1,0 +1,74 @@
+//! Who asks, under which right, and how fresh the answer must be.
+
+use std::fmt;
+
+use model::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::revision::Revision;
+
+/// The number of a map. It only rises.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Generation(pub u64);
+
+/// A mover's claim to its move. Who claims a higher one ends the lower (W21).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MoverTerm {
+    pub move_name: String,
+    pub term: u64,
+}
+
+/// The right under which something is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Authority {
+    /// A router that serves under this generation: refused behind a fence (W15).
+    Router { generation: Generation },
+    /// A mover: passes fences, is refused once its term is lost (W21, W26).
+    Mover { term: MoverTerm },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteContext {
+    pub authority: Authority,
+    /// The writer's clock, which decides what has expired.
+    pub now: Timestamp,
+    /// What the change is to be numbered. Above everything its writer has seen (W5).
+    pub revision: Revision,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadContext {
+    /// The reader's clock, which decides what has expired.
+    pub now: Timestamp,
+    pub freshness: Freshness,
+}
+
+/// How old an answer may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// Everything acknowledged before the read began.
+    Latest,
+    /// May lag behind by this much where the engine has cheaper copies.
+    MayLag { seconds: u32 },
+}
+
+impl Generation {
+    #[must_use]
+    pub fn next(self) -> Generation {
+        Generation(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for MoverTerm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (term {})", self.move_name, self.term)
+    }
+}

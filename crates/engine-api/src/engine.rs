@@ -1,0 +1,155 @@
+//! The engine contract. Each numbered line is a test of the conformance suite.
+
+use async_trait::async_trait;
+use model::Timestamp;
+
+use crate::capability::Capabilities;
+use crate::change::{Change, Outcome};
+use crate::context::{MoverTerm, ReadContext, WriteContext};
+use crate::error::EngineError;
+use crate::journal::{Fence, JournalPage, Position, Seal};
+use crate::query::{Page, Query, Scan, ScanPage};
+use crate::record::{Record, RecordKey};
+
+/// A place where records live.
+///
+/// ```text
+///   router ── apply(change, generation, revision) ──▶ ┌─────────────┐
+///                                                     │ fence? live?│
+///   feed ──── apply(put_image, mover's term) ───────▶ │ newer?      │──▶ records + derived tables
+///                                                     └─────────────┘──▶ journal ──▶ feed, verifier
+/// ```
+///
+/// # Promises
+///
+/// **Writing**
+/// - E1 An answer of `Done` is given only when the change is durable as
+///   [`Capabilities::durability`] says; it is then readable by id and by every
+///   access path.
+/// - E2 Any other [`Outcome`] means that nothing was changed (but see
+///   [`GuardKind::AfterWrite`](crate::GuardKind)).
+/// - E3 The same change sent again, with the same revision, changes nothing
+///   more, whatever happened in between, and answers `Done` as long as nothing
+///   newer has replaced what it wrote.
+/// - E4 `CreateIfAbsent` lets one of any number of concurrent creators win; a
+///   removed or expired record counts as absent, and its parts do not come back.
+/// - E5 `ChangeIf` and `Remove` apply only to the expected header revision; of
+///   two with the same expectation at most one is `Done`.
+/// - E6 `Patch` touches the named parts only: concurrent patches of different
+///   parts both survive. Removing a part leaves a mark.
+/// - E7 No live header, no record: patches and stock changes of an absent,
+///   removed or expired record answer `NoRecord` (W2); a failed guard answers
+///   `GuardFailed`.
+/// - E8 A revision at or below what it would replace is refused as `Stale`
+///   with the revision to go above. Stock changes are the exception: they are
+///   numbered above the stored part by the engine itself, because their
+///   idempotency is the reservation's (W5).
+/// - E9 Stock: available + reserved + sold = received after every change; a
+///   take is refused below zero, at another price, below the floor, and counts
+///   once per order (W12, W13).
+/// - E10 `PutImage` merges part by part, newest wins, in any order and number
+///   to the same record; what is not newer changes nothing and leaves no
+///   journal entry (W1, W26). Only a mover may send it.
+/// - E11 `apply_together` applies all changes, or none when any is not `Done`.
+///   Sales without a reservation need a conditional change beside them.
+///
+/// **Fences and terms**
+/// - E12 After `raise_fence` has answered, no router's write in its scope under
+///   an older generation is applied; other keys and newer generations are not
+///   touched. A fence only rises; raising it again is harmless (W15, W20).
+/// - E13 Everything let through before the fence stands in the journal at or
+///   before the seal.
+/// - E14 Once a higher term was claimed, images, fences and claims of a lower
+///   one are refused as `TermLost` (W21).
+///
+/// **Reading**
+/// - E15 `get` answers the image, marks included; with [`Freshness::Latest`](crate::Freshness)
+///   it shows everything acknowledged before.
+/// - E16 `query` answers live records only, in the path's order, ties by id,
+///   each once, never one whose header no longer answers the path (W9). A page
+///   starts after a cursor; records that stay unchanged while others are
+///   written are neither skipped nor repeated.
+/// - E17 `scan` reaches every image of the scope, marks included; those not
+///   changed meanwhile exactly once.
+///
+/// **Journal**
+/// - E18 Every applied change has an entry, in the order of application per
+///   key, at the latest when it is acknowledged; a refused one has none.
+/// - E19 Reading from a position gives what came after it, again and again. A
+///   position that was trimmed away is `PositionLost`, never a silent gap (W28).
+///
+/// **Expiry and care**
+/// - E20 An expired record is not live from its `expires_at` on, before any
+///   collection; `maintain` collects it without a journal entry (W7).
+/// - E21 A touched record (`Patch` of its expiry) lives on.
+/// - E22 `maintain` forgets marks and journal entries older than asked, nothing
+///   else, and at most as much as asked.
+///
+/// **Faults**
+/// - E23 An error other than `OutcomeUnknown` means that nothing was changed.
+/// - E24 What was acknowledged before a crash is there after it, with its
+///   journal entries, fences and terms.
+#[async_trait]
+pub trait Engine: Send + Sync + std::fmt::Debug {
+    fn capabilities(&self) -> &Capabilities;
+
+    async fn apply(&self, change: Change, context: WriteContext) -> Result<Outcome, EngineError>;
+
+    /// Applies all, or answers the first outcome that is not `Done` and applies
+    /// none. All changes share the context's revision, so their keys must differ.
+    async fn apply_together(
+        &self,
+        changes: Vec<Change>,
+        context: WriteContext,
+    ) -> Result<Outcome, EngineError>;
+
+    async fn get(&self, key: &RecordKey, context: ReadContext) -> Result<Option<Record>, EngineError>;
+
+    async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError>;
+
+    async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError>;
+
+    /// The place after everything applied so far.
+    async fn journal_end(&self) -> Result<Position, EngineError>;
+
+    async fn journal_read(&self, from: &Position, limit: usize) -> Result<JournalPage, EngineError>;
+
+    async fn raise_fence(
+        &self,
+        fence: Fence,
+        term: MoverTerm,
+        now: Timestamp,
+    ) -> Result<Seal, EngineError>;
+
+    /// Ends every lower term of the same move.
+    async fn claim_term(&self, term: MoverTerm) -> Result<(), EngineError>;
+
+    /// Collects garbage, a bounded piece at a time.
+    async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Maintenance {
+    /// Records that expired before this moment are collected.
+    pub now: Timestamp,
+    /// Marks older than this are forgotten. Set it before the start of any move under way.
+    pub marks_before: Timestamp,
+    /// Journal entries older than this are trimmed.
+    pub journal_before: Timestamp,
+    /// At most this many records and entries in one call.
+    pub items_max: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Maintained {
+    pub expired: usize,
+    pub marks: usize,
+    pub journal_entries: usize,
+}
+
+impl Maintained {
+    /// Whether the call stopped at its bound, so that another one finds more.
+    pub fn reached(&self, items_max: usize) -> bool {
+        self.expired + self.marks + self.journal_entries >= items_max
+    }
+}

@@ -1,0 +1,296 @@
+//! The memory engine: the contract with nothing in the way of reading it.
+//!
+//! One lock, ordered maps, no clock of its own. It is the yardstick for the
+//! other engines and the store of the simulation.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use layout::Collection;
+use model::Timestamp;
+
+use crate::capability::{
+    Capabilities, Durability, ExpiryKind, FenceKind, GuardKind, JournalKind, Stock, Terms, Together,
+};
+use crate::change::{Change, Outcome};
+use crate::context::{Authority, MoverTerm, ReadContext, WriteContext};
+use crate::control::{CONTROL_BYTES_MAX, ControlStore, ControlValue, SetOutcome};
+use crate::decide::{
+    GroupDecision, decide_together, validate, validate_alone, validate_together,
+};
+use crate::engine::{Engine, Maintained, Maintenance};
+use crate::error::EngineError;
+use crate::journal::{
+    Fence, JOURNAL_ENTRIES_MAX, JournalEntry, JournalEvent, JournalPage, Position, Seal,
+};
+use crate::query::{Cursor, PAGE_RECORDS_MAX, Page, Query, Scan, ScanPage, ScanPosition, answers};
+use crate::record::{Content, Record, RecordId, RecordKey};
+
+/// Records in this process, gone with it.
+#[derive(Debug)]
+pub struct MemoryEngine {
+    capabilities: Capabilities,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    records: BTreeMap<(Collection, RecordId), Record>,
+    journal: VecDeque<JournalEntry>,
+    /// The number of the journal's last entry, trimmed or not.
+    journal_last: u64,
+    fences: Vec<Fence>,
+    terms: BTreeMap<String, u64>,
+    control: BTreeMap<String, ControlValue>,
+}
+
+impl MemoryEngine {
+    pub fn new() -> MemoryEngine {
+        MemoryEngine {
+            capabilities: Capabilities {
+                engine: "memory",
+                collections: Collection::ALL.to_vec(),
+                together: Together::Atomic,
+                guard: GuardKind::Atomic,
+                fence: FenceKind::InStore,
+                journal: JournalKind::SameCommit,
+                stock: Stock::Conditional,
+                terms: Terms::InStore,
+                expiry: ExpiryKind::Maintained,
+                durability: Durability::Process,
+            },
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics while it holds the lock")
+    }
+}
+
+impl Default for MemoryEngine {
+    fn default() -> MemoryEngine {
+        MemoryEngine::new()
+    }
+}
+
+#[async_trait]
+impl Engine for MemoryEngine {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    async fn apply(&self, change: Change, context: WriteContext) -> Result<Outcome, EngineError> {
+        validate_alone(&change)?;
+        self.lock().commit(&[change], &context)
+    }
+
+    async fn apply_together(
+        &self,
+        changes: Vec<Change>,
+        context: WriteContext,
+    ) -> Result<Outcome, EngineError> {
+        validate_together(&changes)?;
+        self.lock().commit(&changes, &context)
+    }
+
+    async fn get(&self, key: &RecordKey, _: ReadContext) -> Result<Option<Record>, EngineError> {
+        Ok(self.lock().records.get(&(key.collection, key.id.clone())).cloned())
+    }
+
+    async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {
+        let state = self.lock();
+        let mut found: Vec<(Cursor, &Record)> = state
+            .of(query.path.shape().collection)
+            .filter(|record| record.live_at(context.now).is_some_and(|header| answers(query, header)))
+            .map(|record| (Cursor::of(query.path, record), record))
+            .filter(|(cursor, _)| {
+                query.after.as_ref().is_none_or(|after| cursor.compare(after, query.path).is_gt())
+            })
+            .collect();
+        found.sort_by(|(a, _), (b, _)| a.compare(b, query.path));
+        let limit = query.limit.clamp(1, PAGE_RECORDS_MAX);
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more).map(|(cursor, _)| cursor.clone());
+        Ok(Page { records: found.into_iter().map(|(_, record)| record.clone()).collect(), next })
+    }
+
+    async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
+        let state = self.lock();
+        let limit = scan.limit.clamp(1, PAGE_RECORDS_MAX);
+        let place = |record: &Record| ScanPosition(record.key.id.as_str().as_bytes().to_vec());
+        let mut images: Vec<Record> = state
+            .of(scan.collection)
+            .filter(|record| scan.scope.contains(&record.key.shard_key))
+            .filter(|record| scan.after.as_ref().is_none_or(|after| place(record) > *after))
+            .filter(|record| scan.until.as_ref().is_none_or(|until| place(record) <= *until))
+            .take(limit + 1)
+            .cloned()
+            .collect();
+        let more = images.len() > limit;
+        images.truncate(limit);
+        let next = images.last().filter(|_| more).map(place);
+        Ok(ScanPage { images, next })
+    }
+
+    async fn journal_end(&self) -> Result<Position, EngineError> {
+        Ok(position(self.lock().journal_last))
+    }
+
+    async fn journal_read(&self, from: &Position, limit: usize) -> Result<JournalPage, EngineError> {
+        let state = self.lock();
+        let from_number = number(from)?;
+        let first_kept = state.journal_last + 1 - state.journal.len() as u64;
+        if from_number > state.journal_last || from_number + 1 < first_kept {
+            return Err(EngineError::PositionLost);
+        }
+        let skip = (from_number + 1 - first_kept) as usize;
+        let limit = limit.clamp(1, JOURNAL_ENTRIES_MAX);
+        let entries: Vec<_> = state.journal.iter().skip(skip).take(limit).cloned().collect();
+        let next = entries.last().map_or_else(|| from.clone(), |entry| entry.position.clone());
+        Ok(JournalPage { entries, next })
+    }
+
+    async fn raise_fence(
+        &self,
+        fence: Fence,
+        term: MoverTerm,
+        now: Timestamp,
+    ) -> Result<Seal, EngineError> {
+        let mut state = self.lock();
+        state.hold_term(&term)?;
+        if !state.fences.iter().any(|standing| standing.covers(&fence)) {
+            state.fences.retain(|standing| !fence.covers(standing));
+            state.fences.push(fence.clone());
+            state.append(now, JournalEvent::Fenced { fence });
+        }
+        Ok(Seal { position: position(state.journal_last) })
+    }
+
+    async fn claim_term(&self, term: MoverTerm) -> Result<(), EngineError> {
+        let mut state = self.lock();
+        state.hold_term(&term)?;
+        state.terms.insert(term.move_name, term.term);
+        Ok(())
+    }
+
+    async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
+        Ok(self.lock().maintain(&work))
+    }
+}
+
+#[async_trait]
+impl ControlStore for MemoryEngine {
+    async fn control_get(&self, name: &str) -> Result<Option<ControlValue>, EngineError> {
+        Ok(self.lock().control.get(name).cloned())
+    }
+
+    async fn compare_and_set(
+        &self,
+        name: &str,
+        expected: Option<u64>,
+        bytes: Vec<u8>,
+    ) -> Result<SetOutcome, EngineError> {
+        if bytes.len() > CONTROL_BYTES_MAX {
+            return Err(EngineError::Invalid { reason: format!("control value {name} is too long") });
+        }
+        let mut state = self.lock();
+        let current = state.control.get(name).cloned();
+        if current.as_ref().map(|value| value.number) != expected {
+            return Ok(SetOutcome::Lost { current });
+        }
+        let number = expected.unwrap_or(0) + 1;
+        state.control.insert(name.to_owned(), ControlValue { number, bytes });
+        Ok(SetOutcome::Set { number })
+    }
+}
+
+impl State {
+    fn commit(&mut self, changes: &[Change], context: &WriteContext) -> Result<Outcome, EngineError> {
+        for change in changes {
+            validate(change, context)?;
+            self.admit(change.key(), &context.authority)?;
+        }
+        let records = &self.records;
+        let stored = |key: &RecordKey| Ok(records.get(&(key.collection, key.id.clone())).cloned());
+        match decide_together(changes, context, stored)? {
+            GroupDecision::Answer(outcome) => Ok(outcome),
+            GroupDecision::Write { writes, revision } => {
+                for (record, kind, revision) in writes {
+                    let key = record.key.clone();
+                    self.append(context.now, JournalEvent::Changed { key: key.clone(), kind, revision });
+                    self.records.insert((key.collection, key.id), record);
+                }
+                Ok(Outcome::Done { revision })
+            }
+        }
+    }
+
+    /// Fences stop routers, lost terms stop movers.
+    fn admit(&self, key: &RecordKey, authority: &Authority) -> Result<(), EngineError> {
+        match authority {
+            Authority::Router { generation } => {
+                match self.fences.iter().find(|fence| fence.stops(key, *generation)) {
+                    Some(fence) => {
+                        Err(EngineError::Fenced { used: *generation, fence: fence.generation })
+                    }
+                    None => Ok(()),
+                }
+            }
+            Authority::Mover { term } => self.hold_term(term),
+        }
+    }
+
+    fn hold_term(&self, term: &MoverTerm) -> Result<(), EngineError> {
+        match self.terms.get(&term.move_name) {
+            Some(current) if *current > term.term => {
+                Err(EngineError::TermLost { lost: term.clone(), current: *current })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn append(&mut self, written_at: Timestamp, event: JournalEvent) {
+        self.journal_last += 1;
+        self.journal.push_back(JournalEntry { position: position(self.journal_last), written_at, event });
+    }
+
+    fn of(&self, collection: Collection) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(move |((of, _), _)| *of == collection).map(|(_, record)| record)
+    }
+
+    fn maintain(&mut self, work: &Maintenance) -> Maintained {
+        let mut done = Maintained::default();
+        let mut left = work.items_max;
+        self.records.retain(|_, record| {
+            let expired = record.expires_at().is_some_and(|at| at <= work.now);
+            let old_mark = record.header.content == Content::Removed
+                && record.header.revision.time() < work.marks_before;
+            if left == 0 || !(expired || old_mark) {
+                return true;
+            }
+            left -= 1;
+            if expired { done.expired += 1 } else { done.marks += 1 }
+            false
+        });
+        while left > 0
+            && self.journal.front().is_some_and(|entry| entry.written_at < work.journal_before)
+        {
+            self.journal.pop_front();
+            done.journal_entries += 1;
+            left -= 1;
+        }
+        done
+    }
+}
+
+fn position(number: u64) -> Position {
+    Position(number.to_be_bytes().to_vec())
+}
+
+fn number(position: &Position) -> Result<u64, EngineError> {
+    let bytes: [u8; 8] = position.0.as_slice().try_into().map_err(|_| EngineError::PositionLost)?;
+    Ok(u64::from_be_bytes(bytes))
+}

@@ -1,0 +1,113 @@
+//! Is every question of the shop answered, and is it clear by whom?
+
+use std::collections::BTreeMap;
+
+use crate::file::Layout;
+use crate::findings::Finding;
+use crate::path::Operation;
+use crate::planner::plan_in;
+use crate::table::Role;
+
+pub(super) fn every_operation(layout: &Layout) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for operation in Operation::ALL {
+        for path in operation.paths() {
+            let collection = layout.collection(path.shape().collection);
+            for store in collection.stores() {
+                if let Err(missing) = plan_in(collection, store, *path, &store.initial_buckets) {
+                    let place = if std::ptr::eq(store, &collection.live) { "" } else { "the history of " };
+                    let message = format!(
+                        "{operation} has no table in {place}collection {}",
+                        missing.collection
+                    );
+                    findings.push(Finding::refused(message, missing.advice).about(operation));
+                }
+            }
+        }
+    }
+    findings
+}
+
+pub(super) fn one_authority(layout: &Layout) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (collection, store) in layout.stores() {
+        let named = |role| -> Vec<&str> {
+            let tables = store.tables.iter().filter(|table| table.role == role);
+            tables.map(|table| table.name.as_str()).collect()
+        };
+        let (authorities, id) = (named(Role::Authority), collection.collection.id_field());
+        let collection = collection.collection;
+        match authorities.as_slice() {
+            [_] => {}
+            [] => findings.push(Finding::refused(
+                format!("collection {collection} has no authority on engine {}", store.engine),
+                format!("give one table with {id} in its key role = \"authority\""),
+            )),
+            several => findings.push(Finding::refused(
+                format!("collection {collection} has {} authorities: {}", several.len(), several.join(", ")),
+                "keep role = \"authority\" on the table that decides, and remove it from the others",
+            )),
+        }
+    }
+    findings
+}
+
+/// Tables of one engine share its namespace, whatever collection they belong to.
+pub(super) fn table_names(layout: &Layout) -> Vec<Finding> {
+    let (mut findings, mut owners) = (Vec::new(), BTreeMap::new());
+    for (collection, store) in layout.stores() {
+        for table in &store.tables {
+            let usable = table.name.len() <= 48
+                && table.name.starts_with(|first: char| first.is_ascii_lowercase())
+                && table.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            if !usable {
+                findings.push(Finding::refused(
+                    format!("table name {:?} is not usable on every engine", table.name),
+                    "use at most 48 of a-z, 0-9 and _, a letter first",
+                ));
+            }
+            let place = (store.engine.as_str(), table.name.as_str());
+            if let Some(other) = owners.insert(place, collection.collection) {
+                findings.push(Finding::refused(
+                    format!("table {} stands twice on engine {}, in {other} and {}", table.name, store.engine, collection.collection),
+                    "give one of them another name",
+                ));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check_rule;
+
+    #[test]
+    fn an_operation_without_a_table_is_refused_with_the_table_to_add() {
+        check_rule(
+            "every-operation-answered",
+            &[("\"day(created_at)\", \"bucket(order_id)\"", "\"status\"")],
+            &["refused: O5 (orders of a period) has no table in collection orders: add a table with \
+               partition [\"day(created_at)\", \"bucket(order_id)\"] and clustering [\"created_at desc\", \"order_id\"]"],
+        );
+    }
+
+    #[test]
+    fn two_authorities_or_none_are_refused() {
+        let authority = "[collections.orders.tables.orders_by_id]\nrole = \"authority\"";
+        let name = "[collections.orders.tables.orders_by_id]";
+        check_rule("one-authority", &[(authority, name)], &["collection orders has no authority on engine local"]);
+        let second = "[collections.orders.tables.orders_by_user]";
+        check_rule(
+            "one-authority",
+            &[(second, &format!("{second}\nrole = \"authority\""))],
+            &["has 2 authorities: orders_by_id, orders_by_user"],
+        );
+    }
+
+    #[test]
+    fn a_table_name_is_used_once_and_fits_every_engine() {
+        check_rule("table-names", &[("tables.sessions_by_user", "tables.orders_by_user")], &["stands twice on engine local"]);
+        check_rule("table-names", &[("tables.sessions_by_user", "tables.\"1 x\"")], &["is not usable on every engine"]);
+    }
+}
