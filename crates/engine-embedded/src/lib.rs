@@ -1,1 +1,26 @@
+//! The embedded engine: records in a directory of this machine.
+//!
+//! One committer thread groups concurrent changes into one durable commit
+//! (body, pointers, journal entry, due times, fences together). A record's body
+//! is stored once, other tables point to it. Readers take snapshots and never
+//! wait for writers.
+//!
+//! ```text
+//! engine ──▶ committer ──▶ state (judge, collect) ──▶ store.commit (fdatasync) ──▶ answers
+//!    └─────▶ read ───────────────────────────────────▶ store.view
+//! ```
+
 #![forbid(unsafe_code)]
+
+mod directory;
+mod engine;
+mod committer;
+mod state;
+mod read;
+mod tables;
+mod codec;
+mod store;
+
+pub use committer::CommitCounts;
+pub use directory::{FORMAT, FREE_BYTES_MIN, OpenError};
+pub use engine::{EmbeddedConfig, EmbeddedEngine};

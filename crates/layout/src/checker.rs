@@ -10,7 +10,10 @@ pub fn check(layout: &Layout) -> Vec<Finding> {
         .iter()
         .flat_map(|rule| {
             let found = (rule.check)(layout);
-            found.into_iter().map(|finding| Finding { rule: rule.name, ..finding })
+            found.into_iter().map(|finding| Finding {
+                rule: rule.name,
+                ..finding
+            })
         })
         .collect();
     findings.sort_by_key(|finding| finding.severity);
@@ -19,5 +22,7 @@ pub fn check(layout: &Layout) -> Vec<Finding> {
 
 /// Whether the layout may be used.
 pub fn is_usable(findings: &[Finding]) -> bool {
-    findings.iter().all(|finding| finding.severity != Severity::Refused)
+    findings
+        .iter()
+        .all(|finding| finding.severity != Severity::Refused)
 }

@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::field::Field;
 
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Collection {
@@ -35,8 +33,12 @@ pub enum PartKind {
 }
 
 impl Collection {
-    pub const ALL: [Collection; 4] =
-        [Collection::Carts, Collection::Orders, Collection::Products, Collection::Sessions];
+    pub const ALL: [Collection; 4] = [
+        Collection::Carts,
+        Collection::Orders,
+        Collection::Products,
+        Collection::Sessions,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,11 +50,15 @@ impl Collection {
     }
 
     pub fn named(name: &str) -> Option<Collection> {
-        Collection::ALL.into_iter().find(|collection| collection.name() == name)
+        Collection::ALL
+            .into_iter()
+            .find(|collection| collection.name() == name)
     }
 
     pub fn from_number(number: u8) -> Option<Collection> {
-        Collection::ALL.into_iter().find(|collection| collection.number() == number)
+        Collection::ALL
+            .into_iter()
+            .find(|collection| collection.number() == number)
     }
 
     pub const fn number(self) -> u8 {
@@ -73,16 +79,42 @@ impl Collection {
     pub const fn header_fields(self) -> &'static [Field] {
         use Field::*;
         match self {
-            Collection::Carts => &[CartId, UserId, SessionId, Status, CreatedAt, UpdatedAt, Ordinal],
-            Collection::Orders => &[
-                OrderId, UserId, Status, CreatedAt, UpdatedAt, GeoZone, Address, PaymentMethod,
-                Total, Lines, Fingerprint, Outcome,
+            Collection::Carts => &[
+                CartId, UserId, SessionId, Status, CreatedAt, UpdatedAt, Ordinal,
             ],
-            Collection::Products => {
-                &[ProductId, Category, Name, Price, Image, Description, Attributes, UpdatedAt]
-            }
+            Collection::Orders => &[
+                OrderId,
+                UserId,
+                Status,
+                CreatedAt,
+                UpdatedAt,
+                GeoZone,
+                Address,
+                PaymentMethod,
+                Total,
+                Lines,
+                Fingerprint,
+                Outcome,
+            ],
+            Collection::Products => &[
+                ProductId,
+                Category,
+                Name,
+                Price,
+                Image,
+                Description,
+                Attributes,
+                UpdatedAt,
+            ],
             Collection::Sessions => &[
-                SessionId, UserId, Status, CreatedAt, IpAddress, UserAgent, DeviceType, GeoZone,
+                SessionId,
+                UserId,
+                Status,
+                CreatedAt,
+                IpAddress,
+                UserAgent,
+                DeviceType,
+                GeoZone,
                 SessionData,
             ],
         }
@@ -93,13 +125,23 @@ impl Collection {
         use Field::*;
         match self {
             Collection::Carts => &[UserId, SessionId, UpdatedAt],
-            Collection::Orders => {
-                &[UpdatedAt, GeoZone, Address, PaymentMethod, Fingerprint, Outcome]
-            }
+            Collection::Orders => &[
+                UpdatedAt,
+                GeoZone,
+                Address,
+                PaymentMethod,
+                Fingerprint,
+                Outcome,
+            ],
             Collection::Products => &[Image, Description, Attributes, UpdatedAt],
-            Collection::Sessions => {
-                &[UserId, IpAddress, UserAgent, DeviceType, GeoZone, SessionData]
-            }
+            Collection::Sessions => &[
+                UserId,
+                IpAddress,
+                UserAgent,
+                DeviceType,
+                GeoZone,
+                SessionData,
+            ],
         }
     }
 

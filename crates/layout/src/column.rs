@@ -24,7 +24,9 @@ impl KeyColumn {
         let Some((function, rest)) = text.split_once('(') else {
             return Ok(KeyColumn::Field(parse_field(text)?));
         };
-        let not_a_column = || ColumnError::NotAColumn { text: text.to_owned() };
+        let not_a_column = || ColumnError::NotAColumn {
+            text: text.to_owned(),
+        };
         let field = parse_field(rest.strip_suffix(')').ok_or_else(not_a_column)?)?;
         match function {
             "month" => Ok(KeyColumn::Month(field)),
@@ -65,12 +67,17 @@ pub fn parse_clustering(text: &str) -> Result<(KeyColumn, Direction), ColumnErro
 }
 
 pub fn parse_field(name: &str) -> Result<Field, ColumnError> {
-    Field::named(name).ok_or_else(|| ColumnError::UnknownField { name: name.to_owned() })
+    Field::named(name).ok_or_else(|| ColumnError::UnknownField {
+        name: name.to_owned(),
+    })
 }
 
 /// `["user_id", "month(created_at)"]`, as it would stand in a layout file.
 pub fn partition_text(columns: &[KeyColumn]) -> String {
-    let quoted: Vec<String> = columns.iter().map(|column| format!("\"{column}\"")).collect();
+    let quoted: Vec<String> = columns
+        .iter()
+        .map(|column| format!("\"{column}\""))
+        .collect();
     format!("[{}]", quoted.join(", "))
 }
 
@@ -97,11 +104,20 @@ mod tests {
 
     #[test]
     fn columns_come_back_as_they_were_written() {
-        for text in ["user_id", "month(created_at)", "day(created_at)", "bucket(session_id)"] {
+        for text in [
+            "user_id",
+            "month(created_at)",
+            "day(created_at)",
+            "bucket(session_id)",
+        ] {
             assert_eq!(KeyColumn::parse(text).unwrap().to_string(), text);
         }
-        let clustering = ["created_at desc", "order_id asc"].map(|text| parse_clustering(text).unwrap());
-        assert_eq!(clustering_text(&clustering), r#"["created_at desc", "order_id"]"#);
+        let clustering =
+            ["created_at desc", "order_id asc"].map(|text| parse_clustering(text).unwrap());
+        assert_eq!(
+            clustering_text(&clustering),
+            r#"["created_at desc", "order_id"]"#
+        );
     }
 
     #[test]

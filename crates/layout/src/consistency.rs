@@ -56,7 +56,13 @@ pub type Replication = BTreeMap<String, u32>;
 
 impl Policy {
     pub fn new(read: ReadLevel, write: WriteLevel) -> Policy {
-        Policy { read, write, may_lag_seconds: 0, unless_status: Vec::new(), label: None }
+        Policy {
+            read,
+            write,
+            may_lag_seconds: 0,
+            unless_status: Vec::new(),
+            label: None,
+        }
     }
 
     /// Whether every read meets at least one copy that has the last acknowledged
@@ -65,13 +71,16 @@ impl Policy {
     pub fn overlaps(&self, replication: &Replication) -> bool {
         let all: u32 = replication.values().sum();
         let least_local = replication.values().copied().min().unwrap_or(0);
-        let (Some(read), Some(write)) = (self.read.copies(all, least_local), self.write.copies(all, least_local))
-        else {
+        let (Some(read), Some(write)) = (
+            self.read.copies(all, least_local),
+            self.write.copies(all, least_local),
+        ) else {
             return self.read != ReadLevel::Secondary;
         };
         // A local quorum of each side meets only within one datacentre, which is
         // where a client stays; any wider level is counted over all copies.
-        let both_local = self.read == ReadLevel::LocalQuorum && self.write == WriteLevel::LocalQuorum;
+        let both_local =
+            self.read == ReadLevel::LocalQuorum && self.write == WriteLevel::LocalQuorum;
         read + write > if both_local { least_local } else { all }
     }
 }
@@ -83,7 +92,10 @@ impl Consistency {
 
     /// The default first, then what operations have of their own.
     pub fn policies(&self) -> impl Iterator<Item = (Option<Operation>, &Policy)> {
-        let own = self.operations.iter().map(|(operation, policy)| (Some(*operation), policy));
+        let own = self
+            .operations
+            .iter()
+            .map(|(operation, policy)| (Some(*operation), policy));
         std::iter::once((None, &self.default)).chain(own)
     }
 }
@@ -153,13 +165,26 @@ mod tests {
     #[test]
     fn copies_read_and_written_meet_only_when_they_are_more_than_there_are() {
         fn check(write: WriteLevel, read: ReadLevel, copies: &[u32], expected: bool) {
-            let replication = copies.iter().enumerate().map(|(at, copies)| (format!("dc{at}"), *copies)).collect();
-            assert_eq!(Policy::new(read, write).overlaps(&replication), expected, "{write} {read} {copies:?}");
+            let replication = copies
+                .iter()
+                .enumerate()
+                .map(|(at, copies)| (format!("dc{at}"), *copies))
+                .collect();
+            assert_eq!(
+                Policy::new(read, write).overlaps(&replication),
+                expected,
+                "{write} {read} {copies:?}"
+            );
         }
         check(WriteLevel::Quorum, ReadLevel::Quorum, &[3], true);
         check(WriteLevel::One, ReadLevel::LocalQuorum, &[3], false);
         check(WriteLevel::One, ReadLevel::All, &[3], true);
-        check(WriteLevel::LocalQuorum, ReadLevel::LocalQuorum, &[3, 3], true);
+        check(
+            WriteLevel::LocalQuorum,
+            ReadLevel::LocalQuorum,
+            &[3, 3],
+            true,
+        );
         check(WriteLevel::LocalQuorum, ReadLevel::Quorum, &[3, 3], false);
         check(WriteLevel::Quorum, ReadLevel::Quorum, &[3, 3], true);
         check(WriteLevel::One, ReadLevel::One, &[1], true);

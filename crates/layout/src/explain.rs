@@ -3,17 +3,31 @@
 use std::fmt::Write as _;
 
 use crate::checker::{check, is_usable};
+use crate::engine::EngineKind;
 use crate::file::{Layout, Store};
 use crate::findings::{Finding, Severity};
-use crate::path::Operation;
-use crate::planner::{Plan, ShardFanOut, plan_in};
+use crate::path::{AccessPath, Operation};
+use crate::planner::{Plan, ShardFanOut, plan, plan_operation};
 use crate::table::Body;
 
-const HEADINGS: [&str; 7] = ["operation", "path", "table", "partitions", "shards", "order", "body"];
+const HEADINGS: [&str; 7] = [
+    "operation",
+    "path",
+    "table",
+    "partitions",
+    "shards",
+    "order",
+    "body",
+];
 
 /// Which table answers which operation and at what cost, then what the checker says.
 pub fn explain(layout: &Layout) -> String {
-    let mut text = format!("layout {} (from {})\n{}\n\n", layout.name, layout.source, layout.description.trim());
+    let mut text = format!(
+        "layout {} (from {})\n{}\n\n",
+        layout.name,
+        layout.source,
+        layout.description.trim()
+    );
     text += &plan_table(layout);
     text += "\n";
     text += &shard_notes(layout);
@@ -34,11 +48,21 @@ pub fn plan_table(layout: &Layout) -> String {
         for path in operation.paths() {
             let collection = layout.collection(path.shape().collection);
             for store in collection.stores() {
-                let row = match plan_in(collection, store, *path, &store.initial_buckets) {
+                let row = match plan_operation(
+                    collection,
+                    store,
+                    operation,
+                    *path,
+                    &store.initial_buckets,
+                ) {
                     Ok(plan) => plan_row(operation, store, &plan),
                     Err(missing) => {
                         let mut row = [const { String::new() }; 7];
-                        row[..3].clone_from_slice(&[operation.to_string(), path.to_string(), format!("none: {}", missing.advice)]);
+                        row[..3].clone_from_slice(&[
+                            operation.to_string(),
+                            path.to_string(),
+                            format!("none: {}", missing.advice),
+                        ]);
                         row
                     }
                 };
@@ -52,11 +76,29 @@ pub fn plan_table(layout: &Layout) -> String {
 pub fn findings_text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
-        let _ = writeln!(text, "{} [{}] {}\n    {}", finding.severity, finding.rule, finding.message, finding.fix);
+        let _ = writeln!(
+            text,
+            "{} [{}] {}\n    {}",
+            finding.severity, finding.rule, finding.message, finding.fix
+        );
     }
-    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
-    let verdict = if is_usable(findings) { "usable" } else { "refused" };
-    let _ = writeln!(text, "{verdict}: {} refused, {} warnings", count(Severity::Refused), count(Severity::Warning));
+    let count = |severity| {
+        findings
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
+    };
+    let verdict = if is_usable(findings) {
+        "usable"
+    } else {
+        "refused"
+    };
+    let _ = writeln!(
+        text,
+        "{verdict} (refused: {}, warnings: {})",
+        count(Severity::Refused),
+        count(Severity::Warning)
+    );
     text
 }
 
@@ -79,17 +121,34 @@ fn plan_row(operation: Operation, store: &Store, plan: &Plan) -> [String; 7] {
 fn shard_notes(layout: &Layout) -> String {
     let mut text = String::new();
     for collection in layout.collections.values() {
-        let key: Vec<&str> = collection.shard_key.iter().map(|field| field.name()).collect();
+        let key: Vec<&str> = collection
+            .shard_key
+            .iter()
+            .map(|field| field.name())
+            .collect();
         let shards = collection.cut.shards().len();
-        let _ = write!(text, "{}: shard key {}, {shards} shard{} at the start", collection.collection, key.join(", "), if shards == 1 { "" } else { "s" });
-        let mut scattered: Vec<&str> = crate::path::AccessPath::of(collection.collection)
-            .filter_map(|path| plan_in(collection, &collection.live, path, &collection.live.initial_buckets).ok())
+        let shards = match (layout.engine(&collection.live).kind, shards) {
+            (EngineKind::Mongo, _) => "the cluster's own shards".to_owned(),
+            (_, 1) => "one shard at the start".to_owned(),
+            (_, several) => format!("{several} shards at the start"),
+        };
+        let _ = write!(
+            text,
+            "{}: shard key {}, {shards}",
+            collection.collection,
+            key.join(", ")
+        );
+        let scattered: Vec<&str> = AccessPath::of(collection.collection)
+            .filter_map(|path| plan(collection, path, &collection.live.initial_buckets).ok())
             .filter(|plan| plan.shards == ShardFanOut::All)
             .map(|plan| plan.path.name())
             .collect();
-        scattered.dedup();
         if !scattered.is_empty() {
-            let _ = write!(text, "; without the shard key every shard is asked: {}", scattered.join(", "));
+            let _ = write!(
+                text,
+                "; not given, so every shard is asked, by: {}",
+                scattered.join(", ")
+            );
         }
         text += "\n";
     }

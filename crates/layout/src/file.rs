@@ -4,8 +4,13 @@
 //! [`Layout::parse`] refuses what cannot be understood, with line and column;
 //! whether what was understood also makes sense is [`crate::checker`]'s affair.
 
-mod convert;
 mod text;
+
+mod convert;
+
+mod cut;
+
+mod store;
 
 use std::collections::BTreeMap;
 
@@ -68,7 +73,10 @@ pub enum Cut {
     /// 4096 hash slots, dealt evenly to these shards at the start.
     Slots { initial_shards: Vec<String> },
     /// Ordered ranges; each reaches up to where the next begins.
-    Ranges { ranges: Vec<RangeCut>, zones: BTreeMap<String, Vec<String>> },
+    Ranges {
+        ranges: Vec<RangeCut>,
+        zones: BTreeMap<String, Vec<String>>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,24 +105,35 @@ impl Layout {
     pub fn parse(text: &str, origin: &str) -> Result<Layout, ParseError> {
         let located = |span: Option<std::ops::Range<usize>>, reason: String| {
             let (line, column) = position(text, span.map_or(0, |span| span.start));
-            ParseError { origin: origin.to_owned(), line, column, reason }
+            ParseError {
+                origin: origin.to_owned(),
+                line,
+                column,
+                reason,
+            }
         };
-        let file: text::LayoutText =
-            toml::from_str(text).map_err(|error| located(error.span(), one_line(error.message())))?;
+        let file: text::LayoutText = toml::from_str(text)
+            .map_err(|error| located(error.span(), advised(error.message())))?;
         convert::layout(file).map_err(|problem| located(Some(problem.span), problem.reason))
     }
 
     pub fn collection(&self, collection: Collection) -> &CollectionLayout {
-        self.collections.get(&collection).expect("a parsed layout has every collection")
+        self.collections
+            .get(&collection)
+            .expect("a parsed layout has every collection")
     }
 
     pub fn engine(&self, store: &Store) -> &EngineDeclaration {
-        self.engines.get(&store.engine).expect("a parsed store names a declared engine")
+        self.engines
+            .get(&store.engine)
+            .expect("a parsed store names a declared engine")
     }
 
     /// Every store with its collection: the live one, then the history.
     pub fn stores(&self) -> impl Iterator<Item = (&CollectionLayout, &Store)> {
-        self.collections.values().flat_map(|layout| layout.stores().map(move |store| (layout, store)))
+        self.collections
+            .values()
+            .flat_map(|layout| layout.stores().map(move |store| (layout, store)))
     }
 }
 
@@ -128,18 +147,24 @@ impl CollectionLayout {
     }
 
     pub fn table(&self, name: &str) -> Option<&Table> {
-        self.stores().flat_map(|store| &store.tables).find(|table| table.name == name)
+        self.stores()
+            .flat_map(|store| &store.tables)
+            .find(|table| table.name == name)
     }
 }
 
 impl Store {
     /// `None` only in a layout that the checker refuses.
     pub fn authority(&self) -> Option<&Table> {
-        self.tables.iter().find(|table| table.role == Role::Authority)
+        self.tables
+            .iter()
+            .find(|table| table.role == Role::Authority)
     }
 
     pub fn derived(&self) -> impl Iterator<Item = &Table> {
-        self.tables.iter().filter(|table| table.role == Role::Derived)
+        self.tables
+            .iter()
+            .filter(|table| table.role == Role::Derived)
     }
 }
 
@@ -178,11 +203,23 @@ impl IdEncodings {
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    (
+        before.matches('\n').count() + 1,
+        before[line_start..].chars().count() + 1,
+    )
 }
 
-fn one_line(message: &str) -> String {
-    message.lines().map(str::trim).collect::<Vec<_>>().join(", ")
+/// The TOML reader's message on one line, in the words of a layout file.
+fn advised(message: &str) -> String {
+    let line = message
+        .lines()
+        .map(str::trim)
+        .collect::<Vec<_>>()
+        .join(", ");
+    match line.strip_prefix("missing field ") {
+        Some(key) => format!("key {key} is missing here: add it"),
+        None => line.replacen("unknown field ", "unknown key ", 1),
+    }
 }
 
 #[cfg(test)]
@@ -197,9 +234,19 @@ mod tests {
     fn an_error_names_the_place() {
         let text = EMBEDDED.replace("[\"user_id\"]", "[\"usr_id\"]");
         let error = Layout::parse(&text, "shop.toml").unwrap_err();
-        let line = text.lines().position(|line| line.contains("usr_id")).unwrap() + 1;
-        assert!(error.to_string().starts_with(&format!("shop.toml:{line}:")), "{error}");
-        assert!(error.reason.contains("there is no field \"usr_id\""), "{error}");
+        let line = text
+            .lines()
+            .position(|line| line.contains("usr_id"))
+            .unwrap()
+            + 1;
+        assert!(
+            error.to_string().starts_with(&format!("shop.toml:{line}:")),
+            "{error}"
+        );
+        assert!(
+            error.reason.contains("there is no field \"usr_id\""),
+            "{error}"
+        );
     }
 
     #[test]

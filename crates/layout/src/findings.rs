@@ -32,7 +32,13 @@ impl Finding {
         message: impl Into<String>,
         fix: impl Into<String>,
     ) -> Finding {
-        Finding { severity, rule: "", operation: None, message: message.into(), fix: fix.into() }
+        Finding {
+            severity,
+            rule: "",
+            operation: None,
+            message: message.into(),
+            fix: fix.into(),
+        }
     }
 
     pub(crate) fn refused(message: impl Into<String>, fix: impl Into<String>) -> Finding {
@@ -60,6 +66,10 @@ impl fmt::Display for Severity {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} [{}] {}: {}", self.severity, self.rule, self.message, self.fix)
+        write!(
+            f,
+            "{} [{}] {}: {}",
+            self.severity, self.rule, self.message, self.fix
+        )
     }
 }

@@ -39,10 +39,15 @@ impl IdEncoding {
     pub fn encode(self, id: &str) -> Result<EncodedId, IdDoesNotFit> {
         let encoded = match self {
             IdEncoding::Text => Some(EncodedId::Text(id.to_owned())),
-            IdEncoding::Uuid => uuid_digits(id).and_then(|digits| from_hex(&digits)).map(EncodedId::Uuid),
+            IdEncoding::Uuid => uuid_digits(id)
+                .and_then(|digits| from_hex(&digits))
+                .map(EncodedId::Uuid),
             IdEncoding::ObjectId => from_hex(id.as_bytes()).map(EncodedId::ObjectId),
         };
-        encoded.ok_or_else(|| IdDoesNotFit { id: id.to_owned(), encoding: self })
+        encoded.ok_or_else(|| IdDoesNotFit {
+            id: id.to_owned(),
+            encoding: self,
+        })
     }
 
     const fn form(self) -> &'static str {
@@ -138,7 +143,11 @@ mod tests {
         fn check(id: &str, fitting: &[IdEncoding]) {
             for encoding in ENCODINGS {
                 let encoded = encoding.encode(id);
-                assert_eq!(encoded.is_ok(), fitting.contains(&encoding), "{id} as {encoding}");
+                assert_eq!(
+                    encoded.is_ok(),
+                    fitting.contains(&encoding),
+                    "{id} as {encoding}"
+                );
             }
         }
         use IdEncoding::{ObjectId, Text, Uuid};
@@ -155,7 +164,10 @@ mod tests {
     #[test]
     fn a_refused_id_is_told_what_would_fit() {
         let message = IdEncoding::Uuid.encode("USER-1").unwrap_err().to_string();
-        assert!(message.contains("8-4-4-4-12") && message.contains("encode this field as text"), "{message}");
+        assert!(
+            message.contains("8-4-4-4-12") && message.contains("encode this field as text"),
+            "{message}"
+        );
     }
 
     proptest! {

@@ -36,7 +36,11 @@ pub enum KeyError {
 }
 
 /// Appends `value` to `key` so that byte order is value order in `direction`.
-pub fn encode_value(key: &mut Vec<u8>, value: &Value, direction: Direction) -> Result<(), KeyError> {
+pub fn encode_value(
+    key: &mut Vec<u8>,
+    value: &Value,
+    direction: Direction,
+) -> Result<(), KeyError> {
     let start = key.len();
     match value {
         Value::Int(int) => {
@@ -49,7 +53,9 @@ pub fn encode_value(key: &mut Vec<u8>, value: &Value, direction: Direction) -> R
         }
         Value::Decimal(decimal) => {
             key.push(TAG_DECIMAL);
-            let whole = scaled(*decimal).ok_or_else(|| KeyError::TooLarge { value: value.clone() })?;
+            let whole = scaled(*decimal).ok_or_else(|| KeyError::TooLarge {
+                value: value.clone(),
+            })?;
             key.extend_from_slice(&((whole as u128) ^ (1 << 127)).to_be_bytes());
         }
         Value::Text(text) => {
@@ -63,7 +69,9 @@ pub fn encode_value(key: &mut Vec<u8>, value: &Value, direction: Direction) -> R
             key.extend_from_slice(&[0, 0]);
         }
         Value::Inet(_) | Value::Map(_) | Value::List(_) | Value::Blob(_) => {
-            return Err(KeyError::NotAKey { value: value.clone() });
+            return Err(KeyError::NotAKey {
+                value: value.clone(),
+            });
         }
     }
     if direction == Direction::Descending {
@@ -84,7 +92,9 @@ pub fn decode_values(mut bytes: &[u8]) -> Result<Vec<Value>, KeyError> {
 }
 
 fn decode_one(tag: u8, bytes: &[u8]) -> Result<(Value, &[u8]), KeyError> {
-    let short = KeyError::Malformed { reason: "a value is cut short" };
+    let short = KeyError::Malformed {
+        reason: "a value is cut short",
+    };
     match tag {
         TAG_INT | TAG_TIMESTAMP => {
             let (number, rest) = bytes.split_first_chunk::<8>().ok_or(short)?;
@@ -99,12 +109,18 @@ fn decode_one(tag: u8, bytes: &[u8]) -> Result<(Value, &[u8]), KeyError> {
         TAG_DECIMAL => {
             let (number, rest) = bytes.split_first_chunk::<16>().ok_or(short)?;
             let number = (u128::from_be_bytes(*number) ^ (1 << 127)) as i128;
-            let decimal = Decimal::try_from_i128_with_scale(number, DECIMAL_SCALE)
-                .map_err(|_| KeyError::Malformed { reason: "a decimal is out of range" })?;
+            let decimal =
+                Decimal::try_from_i128_with_scale(number, DECIMAL_SCALE).map_err(|_| {
+                    KeyError::Malformed {
+                        reason: "a decimal is out of range",
+                    }
+                })?;
             Ok((Value::Decimal(decimal.normalize()), rest))
         }
         TAG_TEXT => decode_text(bytes),
-        _ => Err(KeyError::Malformed { reason: "a value has an unknown tag" }),
+        _ => Err(KeyError::Malformed {
+            reason: "a value has an unknown tag",
+        }),
     }
 }
 
@@ -120,15 +136,22 @@ fn decode_text(bytes: &[u8]) -> Result<(Value, &[u8]), KeyError> {
         match bytes.get(at + 1) {
             Some(0xff) => text.push(0),
             Some(0) => {
-                let text = String::from_utf8(text)
-                    .map_err(|_| KeyError::Malformed { reason: "a text is not UTF-8" })?;
+                let text = String::from_utf8(text).map_err(|_| KeyError::Malformed {
+                    reason: "a text is not UTF-8",
+                })?;
                 return Ok((Value::Text(text), &bytes[at + 2..]));
             }
-            _ => return Err(KeyError::Malformed { reason: "a text has a stray zero byte" }),
+            _ => {
+                return Err(KeyError::Malformed {
+                    reason: "a text has a stray zero byte",
+                });
+            }
         }
         at += 2;
     }
-    Err(KeyError::Malformed { reason: "a text has no end" })
+    Err(KeyError::Malformed {
+        reason: "a text has no end",
+    })
 }
 
 fn order_preserving(number: i64) -> [u8; 8] {
@@ -154,8 +177,9 @@ mod tests {
         prop_oneof![
             any::<i64>().prop_map(Value::Int),
             any::<i64>().prop_map(|micros| Value::Timestamp(Timestamp::from_unix_micros(micros))),
-            (any::<i64>(), 0u32..=8)
-                .prop_map(|(mantissa, scale)| Value::Decimal(Decimal::new(mantissa, scale).normalize())),
+            (any::<i64>(), 0u32..=8).prop_map(|(mantissa, scale)| Value::Decimal(
+                Decimal::new(mantissa, scale).normalize()
+            )),
             "[a-c\u{0}я]{0,6}".prop_map(Value::Text),
         ]
     }

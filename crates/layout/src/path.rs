@@ -41,10 +41,33 @@ pub struct PathShape {
 /// The shop's operations, by the ids of the requirements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    C1, C2, C3, C4, C5, C6, C7, C8, C9,
-    O1, O2, O3, O4, O5, O6, O7,
-    P1, P2, P3, P4, P5, P6,
-    S1, S2, S3, S4, S5,
+    C1,
+    C2,
+    C3,
+    C4,
+    C5,
+    C6,
+    C7,
+    C8,
+    C9,
+    O1,
+    O2,
+    O3,
+    O4,
+    O5,
+    O6,
+    O7,
+    P1,
+    P2,
+    P3,
+    P4,
+    P5,
+    P6,
+    S1,
+    S2,
+    S3,
+    S4,
+    S5,
 }
 
 impl AccessPath {
@@ -81,29 +104,47 @@ impl AccessPath {
         use Direction::{Ascending, Descending};
         let (collection, equals, only, sort): (_, &'static [Field], _, _) = match self {
             AccessPath::CartById => (Carts, &[Field::CartId], None, None),
-            AccessPath::ActiveCartByUser => {
-                (Carts, &[Field::UserId], Some((Field::Status, STATUS_ACTIVE)), None)
-            }
-            AccessPath::ActiveCartBySession => {
-                (Carts, &[Field::SessionId], Some((Field::Status, STATUS_ACTIVE)), None)
-            }
+            AccessPath::ActiveCartByUser => (
+                Carts,
+                &[Field::UserId],
+                Some((Field::Status, STATUS_ACTIVE)),
+                None,
+            ),
+            AccessPath::ActiveCartBySession => (
+                Carts,
+                &[Field::SessionId],
+                Some((Field::Status, STATUS_ACTIVE)),
+                None,
+            ),
             AccessPath::OrderById => (Orders, &[Field::OrderId], None, None),
-            AccessPath::OrdersByUser => {
-                (Orders, &[Field::UserId], None, Some((Field::CreatedAt, Descending)))
-            }
-            AccessPath::OrdersByPeriod => {
-                (Orders, &[], None, Some((Field::CreatedAt, Descending)))
-            }
+            AccessPath::OrdersByUser => (
+                Orders,
+                &[Field::UserId],
+                None,
+                Some((Field::CreatedAt, Descending)),
+            ),
+            AccessPath::OrdersByPeriod => (Orders, &[], None, Some((Field::CreatedAt, Descending))),
             AccessPath::ProductById => (Products, &[Field::ProductId], None, None),
-            AccessPath::ProductsByCategory => {
-                (Products, &[Field::Category], None, Some((Field::Price, Ascending)))
-            }
+            AccessPath::ProductsByCategory => (
+                Products,
+                &[Field::Category],
+                None,
+                Some((Field::Price, Ascending)),
+            ),
             AccessPath::SessionById => (Sessions, &[Field::SessionId], None, None),
-            AccessPath::SessionsByUser => {
-                (Sessions, &[Field::UserId], None, Some((Field::CreatedAt, Descending)))
-            }
+            AccessPath::SessionsByUser => (
+                Sessions,
+                &[Field::UserId],
+                None,
+                Some((Field::CreatedAt, Descending)),
+            ),
         };
-        PathShape { collection, equals, only, sort }
+        PathShape {
+            collection,
+            equals,
+            only,
+            sort,
+        }
     }
 
     /// The path that finds a record of the collection by its id.
@@ -117,7 +158,9 @@ impl AccessPath {
     }
 
     pub fn of(collection: Collection) -> impl Iterator<Item = AccessPath> {
-        AccessPath::ALL.into_iter().filter(move |path| path.shape().collection == collection)
+        AccessPath::ALL
+            .into_iter()
+            .filter(move |path| path.shape().collection == collection)
     }
 }
 
@@ -137,7 +180,9 @@ impl Operation {
     };
 
     pub fn named(name: &str) -> Option<Operation> {
-        Operation::ALL.into_iter().find(|operation| format!("{operation:?}") == name)
+        Operation::ALL
+            .into_iter()
+            .find(|operation| format!("{operation:?}") == name)
     }
 
     /// The collection that the operation is about, which is not every one it uses.
@@ -151,9 +196,23 @@ impl Operation {
         }
     }
 
+    /// Fields that the caller of the operation has at hand beyond those its paths
+    /// name, and by which a record's shard is found: a checkout knows its user,
+    /// and the category of every line.
+    pub const fn also_given(self) -> &'static [Field] {
+        match self {
+            Operation::O1 => &[Field::UserId, Field::Category],
+            Operation::P5 | Operation::P6 => &[Field::Category],
+            _ => &[],
+        }
+    }
+
     pub fn uses(self, collection: Collection) -> bool {
         self.home() == collection
-            || self.paths().iter().any(|path| path.shape().collection == collection)
+            || self
+                .paths()
+                .iter()
+                .any(|path| path.shape().collection == collection)
     }
 
     pub const fn title(self) -> &'static str {

@@ -11,7 +11,7 @@ use crate::column::{clustering_text, partition_text};
 use crate::field::Field;
 use crate::file::{CollectionLayout, Cut, Store};
 use crate::key::Direction;
-use crate::path::{AccessPath, PathShape};
+use crate::path::{AccessPath, Operation, PathShape};
 use crate::table::{Body, BucketCounts, KeyColumn, Role, Table};
 
 /// How one access path is answered.
@@ -33,7 +33,10 @@ pub enum FanOut {
     OnePartition,
     /// One partition per month or day between the bounds (when the key has a
     /// calendar), times the buckets.
-    Partitions { calendar: Option<Calendar>, buckets: u32 },
+    Partitions {
+        calendar: Option<Calendar>,
+        buckets: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,7 +104,7 @@ pub fn plan(
     path: AccessPath,
     buckets: &BucketCounts,
 ) -> Result<Plan, Unanswerable> {
-    plan_in(layout, &layout.live, path, buckets)
+    plan_in(layout, &layout.live, path, &[], buckets)
 }
 
 /// The plan for the records that went to the collection's history, if it has one.
@@ -110,17 +113,33 @@ pub fn plan_history(
     path: AccessPath,
     buckets: &BucketCounts,
 ) -> Option<Result<Plan, Unanswerable>> {
-    layout.history.as_ref().map(|history| plan_in(layout, &history.store, path, buckets))
+    layout
+        .history
+        .as_ref()
+        .map(|history| plan_in(layout, &history.store, path, &[], buckets))
 }
 
-pub(crate) fn plan_in(
+/// The plan within one store for an operation that uses the path: its caller may
+/// know more of the shard key than the path gives.
+pub fn plan_operation(
     layout: &CollectionLayout,
     store: &Store,
+    operation: Operation,
     path: AccessPath,
     buckets: &BucketCounts,
 ) -> Result<Plan, Unanswerable> {
+    plan_in(layout, store, path, operation.also_given(), buckets)
+}
+
+fn plan_in(
+    layout: &CollectionLayout,
+    store: &Store,
+    path: AccessPath,
+    also_given: &[Field],
+    buckets: &BucketCounts,
+) -> Result<Plan, Unanswerable> {
     let shape = path.shape();
-    let shards = shard_fan_out(layout, &shape);
+    let shards = shard_fan_out(layout, &shape, also_given);
     let (mut best, mut tried): (Option<Plan>, Vec<_>) = (None, Vec::new());
     for table in &store.tables {
         let fit = fit(table, &shape, buckets.of(&table.name));
@@ -143,14 +162,23 @@ pub(crate) fn plan_in(
             }
         }
     }
-    best.ok_or_else(|| Unanswerable { collection: layout.collection, path, advice: advice(path), tried })
+    best.ok_or_else(|| Unanswerable {
+        collection: layout.collection,
+        path,
+        advice: advice(path),
+        tried,
+    })
 }
 
 /// What to add so that the path is answered, in the words of a layout file.
 pub fn advice(path: AccessPath) -> String {
     let shape = path.shape();
     let id = shape.collection.id_field();
-    let mut partition: Vec<KeyColumn> = shape.equals.iter().map(|field| KeyColumn::Field(*field)).collect();
+    let mut partition: Vec<KeyColumn> = shape
+        .equals
+        .iter()
+        .map(|field| KeyColumn::Field(*field))
+        .collect();
     let mut clustering = Vec::new();
     if let Some((field, direction)) = shape.sort {
         if partition.is_empty() {
@@ -171,8 +199,13 @@ pub fn advice(path: AccessPath) -> String {
     advice
 }
 
-fn shard_fan_out(layout: &CollectionLayout, shape: &PathShape) -> ShardFanOut {
-    let given = layout.shard_key.iter().take_while(|field| is_given(shape, **field)).count();
+fn shard_fan_out(
+    layout: &CollectionLayout,
+    shape: &PathShape,
+    also_given: &[Field],
+) -> ShardFanOut {
+    let known = |field: &&Field| is_given(shape, **field) || also_given.contains(field);
+    let given = layout.shard_key.iter().take_while(known).count();
     match &layout.cut {
         _ if given == layout.shard_key.len() => ShardFanOut::One,
         Cut::Ranges { .. } if given > 0 => ShardFanOut::SomeRanges,
@@ -191,22 +224,30 @@ fn fit(table: &Table, shape: &PathShape, bucket_count: u32) -> Result<(FanOut, W
         match column {
             column if is_given(shape, column.source()) => {}
             KeyColumn::Bucket(_) => buckets = Some(bucket_count),
-            KeyColumn::Month(field) if is_sort(shape, *field) => calendar = calendar.max(Some(Calendar::Month)),
-            KeyColumn::Day(field) if is_sort(shape, *field) => calendar = calendar.max(Some(Calendar::Day)),
+            KeyColumn::Month(field) if is_sort(shape, *field) => {
+                calendar = calendar.max(Some(Calendar::Month))
+            }
+            KeyColumn::Day(field) if is_sort(shape, *field) => {
+                calendar = calendar.max(Some(Calendar::Day))
+            }
             KeyColumn::Field(field) | KeyColumn::Month(field) | KeyColumn::Day(field) => {
                 return Err(Mismatch::PartitionNotGiven { field: *field });
             }
         }
     }
-    let equal = |(column, _): &&(KeyColumn, Direction)| {
-        matches!(column, KeyColumn::Field(field) if is_given(shape, *field))
-    };
+    let equal = |(column, _): &&(KeyColumn, Direction)| matches!(column, KeyColumn::Field(field) if is_given(shape, *field));
     let prefix = table.clustering.iter().take_while(equal).count();
-    let wanted = shape.equals.iter().copied().chain(shape.only.map(|(field, _)| field));
+    let wanted = shape
+        .equals
+        .iter()
+        .copied()
+        .chain(shape.only.map(|(field, _)| field));
     for field in wanted {
         let narrowed = table.only.as_ref().is_some_and(|(only, _)| *only == field)
             || table.partition.contains(&KeyColumn::Field(field))
-            || table.clustering[..prefix].iter().any(|(column, _)| *column == KeyColumn::Field(field));
+            || table.clustering[..prefix]
+                .iter()
+                .any(|(column, _)| *column == KeyColumn::Field(field));
         if !narrowed {
             return Err(Mismatch::NotNarrowed { field });
         }
@@ -214,7 +255,10 @@ fn fit(table: &Table, shape: &PathShape, bucket_count: u32) -> Result<(FanOut, W
     let walk = walk(shape, &table.clustering[prefix..])?;
     let fan_out = match (calendar, buckets) {
         (None, None) => FanOut::OnePartition,
-        (calendar, buckets) => FanOut::Partitions { calendar, buckets: buckets.unwrap_or(1) },
+        (calendar, buckets) => FanOut::Partitions {
+            calendar,
+            buckets: buckets.unwrap_or(1),
+        },
     };
     Ok((fan_out, walk))
 }
@@ -222,12 +266,19 @@ fn fit(table: &Table, shape: &PathShape, bucket_count: u32) -> Result<(FanOut, W
 /// Rows must stand as the path wants them, the id deciding ties upwards, or
 /// exactly the other way round.
 fn walk(shape: &PathShape, columns: &[(KeyColumn, Direction)]) -> Result<Walk, Mismatch> {
-    let Some((field, direction)) = shape.sort else { return Ok(Walk::Forward) };
+    let Some((field, direction)) = shape.sort else {
+        return Ok(Walk::Forward);
+    };
     let order = [
         (KeyColumn::Field(field), direction),
-        (KeyColumn::Field(shape.collection.id_field()), Direction::Ascending),
+        (
+            KeyColumn::Field(shape.collection.id_field()),
+            Direction::Ascending,
+        ),
     ];
-    let reversed = order.clone().map(|(column, direction)| (column, opposite(direction)));
+    let reversed = order
+        .clone()
+        .map(|(column, direction)| (column, opposite(direction)));
     if columns.starts_with(&order) {
         Ok(Walk::Forward)
     } else if columns.starts_with(&reversed) {
@@ -278,9 +329,18 @@ impl fmt::Display for FanOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FanOut::OnePartition => write!(f, "one partition"),
-            FanOut::Partitions { calendar: None, buckets } => write!(f, "{buckets} buckets"),
-            FanOut::Partitions { calendar: Some(calendar), buckets: 1 } => write!(f, "each {calendar}"),
-            FanOut::Partitions { calendar: Some(calendar), buckets } => {
+            FanOut::Partitions {
+                calendar: None,
+                buckets,
+            } => write!(f, "{buckets} buckets"),
+            FanOut::Partitions {
+                calendar: Some(calendar),
+                buckets: 1,
+            } => write!(f, "each {calendar}"),
+            FanOut::Partitions {
+                calendar: Some(calendar),
+                buckets,
+            } => {
                 write!(f, "each {calendar} × {buckets} buckets")
             }
         }

@@ -7,6 +7,7 @@ mod consistency;
 mod engines;
 mod keys;
 mod lifetimes;
+mod spread;
 
 use crate::file::Layout;
 use crate::findings::Finding;
@@ -28,10 +29,10 @@ pub(crate) const RULES: &[Rule] = &[
     rule("unique-rows", keys::unique_rows),
     rule("missing-key-values", keys::missing_key_values),
     rule("lasting-keys", keys::lasting_keys),
-    rule("ordered-ranges", keys::ordered_ranges),
-    rule("shared-partitions", keys::shared_partitions),
-    rule("growing-partitions", keys::growing_partitions),
-    rule("bucket-counts", keys::bucket_counts),
+    rule("ordered-ranges", spread::ordered_ranges),
+    rule("shared-partitions", spread::shared_partitions),
+    rule("growing-partitions", spread::growing_partitions),
+    rule("bucket-counts", spread::bucket_counts),
     rule("computed-ids", keys::computed_ids),
     rule("stock-needs-conditions", engines::stock_needs_conditions),
     rule("suited-settings", engines::suited_settings),
@@ -41,18 +42,24 @@ pub(crate) const RULES: &[Rule] = &[
     rule("ttl-collects-garbage", lifetimes::ttl_collects_garbage),
     rule("cart-within-session", lifetimes::cart_within_session),
     rule("levels-of-the-engine", consistency::levels_of_the_engine),
-    rule("operations-of-the-collection", consistency::operations_of_the_collection),
+    rule(
+        "operations-of-the-collection",
+        consistency::operations_of_the_collection,
+    ),
     rule("copies-meet", consistency::copies_meet),
     rule("staleness", consistency::staleness),
     rule("read-repair", consistency::read_repair),
 ];
 
-/// Runs one rule over the default layout after a change of its text.
+/// Runs one rule over a layout with divided keys after a change of its text.
 #[cfg(test)]
 pub(crate) fn found(rule_name: &str, changes: &[(&str, &str)]) -> Vec<String> {
-    let mut text = include_str!("../../../layouts/embedded.toml").to_owned();
+    let mut text = include_str!("../tests/divided.toml").to_owned();
     for (from, to) in changes {
-        assert!(text.contains(from), "the embedded layout has no {from:?} to change");
+        assert!(
+            text.contains(from),
+            "the divided layout has no {from:?} to change"
+        );
         text = text.replace(from, to);
     }
     let layout = Layout::parse(&text, "changed.toml").unwrap();
@@ -63,7 +70,7 @@ pub(crate) fn found(rule_name: &str, changes: &[(&str, &str)]) -> Vec<String> {
         .collect()
 }
 
-/// Asserts that a change of the default layout makes the rule say each of these,
+/// Asserts that a change of that layout makes the rule say each of these,
 /// and that it says nothing without the change.
 #[cfg(test)]
 pub(crate) fn check_rule(rule_name: &str, changes: &[(&str, &str)], expected: &[&str]) {
@@ -71,6 +78,9 @@ pub(crate) fn check_rule(rule_name: &str, changes: &[(&str, &str)], expected: &[
     let found = found(rule_name, changes);
     assert_eq!(found.len(), expected.len(), "{found:#?}");
     for (found, expected) in found.iter().zip(expected) {
-        assert!(found.contains(expected), "{found:?} does not contain {expected:?}");
+        assert!(
+            found.contains(expected),
+            "{found:?} does not contain {expected:?}"
+        );
     }
 }

@@ -83,7 +83,11 @@ impl BucketCounts {
 
     /// A table that the map does not mention is not divided.
     pub fn of(&self, table: &str) -> u32 {
-        self.0.get(table).copied().unwrap_or(1).clamp(1, BUCKETS_MAX)
+        self.0
+            .get(table)
+            .copied()
+            .unwrap_or(1)
+            .clamp(1, BUCKETS_MAX)
     }
 
     /// The counts that were given, by table.
@@ -109,9 +113,9 @@ impl KeyColumn {
             KeyColumn::Field(_) => Some(value.clone()),
             KeyColumn::Month(_) => value.as_timestamp().map(|at| Value::Text(month_of(at))),
             KeyColumn::Day(_) => value.as_timestamp().map(|at| Value::Text(day_of(at))),
-            KeyColumn::Bucket(_) => {
-                value.as_text().map(|text| Value::Int(i64::from(bucket_of(text, bucket_count))))
-            }
+            KeyColumn::Bucket(_) => value
+                .as_text()
+                .map(|text| Value::Int(i64::from(bucket_of(text, bucket_count)))),
         }
     }
 }
@@ -131,10 +135,18 @@ impl Table {
         }
         let count = buckets.of(&self.name);
         let mut key = Vec::with_capacity(64);
-        let partition = self.partition.iter().map(|column| (column, Direction::Ascending));
-        let clustering = self.clustering.iter().map(|(column, direction)| (column, *direction));
+        let partition = self
+            .partition
+            .iter()
+            .map(|column| (column, Direction::Ascending));
+        let clustering = self
+            .clustering
+            .iter()
+            .map(|(column, direction)| (column, *direction));
         for (column, direction) in partition.chain(clustering) {
-            let Some(value) = column.value(header, count) else { return Ok(None) };
+            let Some(value) = column.value(header, count) else {
+                return Ok(None);
+            };
             encode_value(&mut key, &value, direction)?;
         }
         Ok(Some(key))

@@ -1,1 +1,35 @@
+//! Who serves which keys, and the one write path.
+//!
+//! ```text
+//!            ┌─ hold ◀── frozen, or fenced and the new map is not here yet
+//!   change ──┴▶ map: owner? ─▶ clock: revision ─▶ engine (generation, revision) ─▶ answer
+//!                  ▲                                        │ Fenced: refresh, go again
+//!                keeper ◀── control store                   │ Stale: propose higher, go again
+//!                                                           └ lost: same change, same revision
+//! ```
+//!
+//! Time and chance come from [`engine_api::World`]; nothing here reads a clock,
+//! spawns a task or iterates in an order that is not the same in every run.
+
 #![forbid(unsafe_code)]
+
+pub mod map;
+mod limits;
+mod counts;
+mod error;
+mod keeper;
+mod revisions;
+mod router;
+mod hold;
+mod write;
+mod read;
+mod listing;
+
+pub use counts::{Counter, RouterCounts};
+pub use error::RouterError;
+pub use keeper::{KeeperError, MAP_NAME, MapKeeper, PUBLISH_ATTEMPTS_MAX};
+pub use limits::{Limits, LimitsError};
+pub use map::{CollectionMap, Cut, Edit, Map, MapError, RangeStart, ShardName, SlotRun};
+pub use revisions::{ClockError, REVISION_STRIPES, RevisionClock};
+pub use router::{MapView, Router, RouterConfig};
+pub use write::Written;

@@ -75,7 +75,7 @@ fn exchange(stream: &mut TcpStream, request: u8, body: &[u8], expected: u8) -> i
 /// Of a result without column names: kind, flags, number of columns, number of rows.
 fn row_count(result: &[u8]) -> Option<usize> {
     const ROWS: u32 = 2;
-    const MORE_PAGES_FLAG: u32 = 0x01;
+    const MORE_PAGES_FLAG: u32 = 0x02;
     const NO_COLUMN_NAMES_FLAG: u32 = 0x04;
     let number = |index: usize| {
         Some(u32::from_be_bytes(
@@ -97,4 +97,26 @@ fn unexpected() -> io::Error {
         io::ErrorKind::InvalidData,
         "the node gave an unexpected answer",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_counted_only_in_a_whole_plain_result() {
+        let check = |numbers: [u32; 4], expected: Option<usize>| {
+            let result: Vec<u8> = numbers
+                .iter()
+                .flat_map(|number| number.to_be_bytes())
+                .collect();
+            assert_eq!(row_count(&result), expected, "{numbers:?}");
+            assert_eq!(row_count(&result[..15]), None);
+        };
+        check([2, 0x05, 1, 0], Some(0));
+        check([2, 0x04, 1, 2], Some(2));
+        check([2, 0x06, 1, 2], None);
+        check([2, 0x01, 1, 2], None);
+        check([1, 0x04, 1, 2], None);
+    }
 }

@@ -19,7 +19,7 @@ use crate::processes::{Condition, POLL, Process};
 
 const GUARDIAN: &str = include_str!("../files/guardian.py");
 const STATE_FILE: &str = "state.json";
-const TAIL_BYTES_MAX: u64 = 4 * 1024;
+const TAIL_BYTES_MAX: u64 = 2 * 1024;
 
 /// How to start the servers of a set or cluster, and how to tell that they are ready.
 pub trait Plan {
@@ -141,6 +141,12 @@ impl Instance {
             && self
                 .processes()
                 .all(|process| process.condition() == Condition::Running)
+    }
+
+    /// Neither a server nor the guardian is left.
+    pub(crate) fn is_dead(&self) -> bool {
+        let gone = |process: Process| process.condition() == Condition::Gone;
+        gone(self.state.guardian) && self.processes().all(gone)
     }
 
     pub(crate) fn ensure_guardian(&mut self, watch: &Watch) -> Result<(), Unavailable> {

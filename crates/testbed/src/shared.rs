@@ -2,7 +2,7 @@
 //! asks starts them, under a lock; the others find them by the state file. A
 //! lease file that users keep touching tells the guardian that somebody cares.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,21 @@ pub(crate) fn end_all(root: &Path) -> Result<Vec<Running>, Unavailable> {
         );
         clear(&place, found)?;
     }
+    remove_remains(root)?;
     Ok(ended)
+}
+
+/// Folders of exclusive servers that went down with the machine, guardian and all.
+fn remove_remains(root: &Path) -> Result<(), Unavailable> {
+    let Ok(entries) = fs::read_dir(root.join("exclusive")) else {
+        return Ok(());
+    };
+    for folder in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
+        if Instance::load(&folder).is_some_and(|instance| instance.is_dead()) {
+            remove_folder(&folder)?;
+        }
+    }
+    Ok(())
 }
 
 impl Lease {
@@ -169,7 +183,6 @@ fn describe(name: &str, instance: &Instance) -> Running {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::process::Command;
     use std::time::Instant;
 
@@ -329,5 +342,17 @@ mod tests {
                 > SystemTime::now()
         );
         end_all(root.path()).unwrap();
+    }
+
+    #[test]
+    fn the_guardian_ends_exclusive_servers_when_their_owner_is_killed() {
+        let root = tempfile::tempdir().unwrap();
+        let owner =
+            Process::spawn(Command::new("sleep").arg("600"), Path::new("/dev/null")).unwrap();
+        let folder = root.path().join("exclusive/one");
+        let instance =
+            Instance::start(&folder, &sleepers().unwrap(), &Watch::Owner(owner)).unwrap();
+        owner.kill().unwrap();
+        await_gone(&instance.processes().collect::<Vec<_>>());
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::file::Layout;
 use crate::findings::Finding;
 use crate::path::Operation;
-use crate::planner::plan_in;
+use crate::planner::plan_operation;
 use crate::table::Role;
 
 pub(super) fn every_operation(layout: &Layout) -> Vec<Finding> {
@@ -14,8 +14,14 @@ pub(super) fn every_operation(layout: &Layout) -> Vec<Finding> {
         for path in operation.paths() {
             let collection = layout.collection(path.shape().collection);
             for store in collection.stores() {
-                if let Err(missing) = plan_in(collection, store, *path, &store.initial_buckets) {
-                    let place = if std::ptr::eq(store, &collection.live) { "" } else { "the history of " };
+                if let Err(missing) =
+                    plan_operation(collection, store, operation, *path, &store.initial_buckets)
+                {
+                    let place = if std::ptr::eq(store, &collection.live) {
+                        ""
+                    } else {
+                        "the history of "
+                    };
                     let message = format!(
                         "{operation} has no table in {place}collection {}",
                         missing.collection
@@ -58,8 +64,13 @@ pub(super) fn table_names(layout: &Layout) -> Vec<Finding> {
     for (collection, store) in layout.stores() {
         for table in &store.tables {
             let usable = table.name.len() <= 48
-                && table.name.starts_with(|first: char| first.is_ascii_lowercase())
-                && table.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+                && table
+                    .name
+                    .starts_with(|first: char| first.is_ascii_lowercase())
+                && table
+                    .name
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
             if !usable {
                 findings.push(Finding::refused(
                     format!("table name {:?} is not usable on every engine", table.name),
@@ -69,7 +80,10 @@ pub(super) fn table_names(layout: &Layout) -> Vec<Finding> {
             let place = (store.engine.as_str(), table.name.as_str());
             if let Some(other) = owners.insert(place, collection.collection) {
                 findings.push(Finding::refused(
-                    format!("table {} stands twice on engine {}, in {other} and {}", table.name, store.engine, collection.collection),
+                    format!(
+                        "table {} stands twice on engine {}, in {other} and {}",
+                        table.name, store.engine, collection.collection
+                    ),
                     "give one of them another name",
                 ));
             }
@@ -87,8 +101,10 @@ mod tests {
         check_rule(
             "every-operation-answered",
             &[("\"day(created_at)\", \"bucket(order_id)\"", "\"status\"")],
-            &["refused: O5 (orders of a period) has no table in collection orders: add a table with \
-               partition [\"day(created_at)\", \"bucket(order_id)\"] and clustering [\"created_at desc\", \"order_id\"]"],
+            &[
+                "refused: O5 (orders of a period) has no table in collection orders: add a table with \
+               partition [\"day(created_at)\", \"bucket(order_id)\"] and clustering [\"created_at desc\", \"order_id\"]",
+            ],
         );
     }
 
@@ -96,7 +112,11 @@ mod tests {
     fn two_authorities_or_none_are_refused() {
         let authority = "[collections.orders.tables.orders_by_id]\nrole = \"authority\"";
         let name = "[collections.orders.tables.orders_by_id]";
-        check_rule("one-authority", &[(authority, name)], &["collection orders has no authority on engine local"]);
+        check_rule(
+            "one-authority",
+            &[(authority, name)],
+            &["collection orders has no authority on engine local"],
+        );
         let second = "[collections.orders.tables.orders_by_user]";
         check_rule(
             "one-authority",
@@ -107,7 +127,15 @@ mod tests {
 
     #[test]
     fn a_table_name_is_used_once_and_fits_every_engine() {
-        check_rule("table-names", &[("tables.sessions_by_user", "tables.orders_by_user")], &["stands twice on engine local"]);
-        check_rule("table-names", &[("tables.sessions_by_user", "tables.\"1 x\"")], &["is not usable on every engine"]);
+        check_rule(
+            "table-names",
+            &[("tables.sessions_by_user", "tables.orders_by_user")],
+            &["stands twice on engine local"],
+        );
+        check_rule(
+            "table-names",
+            &[("tables.sessions_by_user", "tables.\"1 x\"")],
+            &["is not usable on every engine"],
+        );
     }
 }

@@ -21,20 +21,31 @@ pub(super) fn levels_of_the_engine(layout: &Layout) -> Vec<Finding> {
                 matches!(policy.read, ReadLevel::Primary | ReadLevel::Secondary),
                 policy.write == WriteLevel::Majority,
             ),
-            EngineKind::Embedded | EngineKind::Memory => {
-                (policy.read == ReadLevel::Primary, policy.write == WriteLevel::Majority)
-            }
+            EngineKind::Embedded | EngineKind::Memory => (
+                policy.read == ReadLevel::Primary,
+                policy.write == WriteLevel::Majority,
+            ),
         };
         if read && write {
             return None;
         }
         let fix = match kind {
-            EngineKind::Cassandra => "read with one, quorum, local_quorum, all or serial; write with one, quorum, local_quorum or all",
+            EngineKind::Cassandra => {
+                "read with one, quorum, local_quorum, all or serial; write with one, quorum, local_quorum or all"
+            }
             EngineKind::Mongo => "read with primary or secondary; write with majority",
-            EngineKind::Embedded | EngineKind::Memory => "read with primary and write with majority: there is one copy",
+            EngineKind::Embedded | EngineKind::Memory => {
+                "read with primary and write with majority: there is one copy"
+            }
         };
         let place = place(collection, operation);
-        Some(Finding::refused(format!("{kind} cannot read {place} with {} and write with {}", policy.read, policy.write), fix))
+        Some(Finding::refused(
+            format!(
+                "{kind} cannot read {place} with {} and write with {}",
+                policy.read, policy.write
+            ),
+            fix,
+        ))
     })
 }
 
@@ -43,7 +54,10 @@ pub(super) fn operations_of_the_collection(layout: &Layout) -> Vec<Finding> {
         let operation = operation.filter(|operation| !operation.uses(collection))?;
         let finding = Finding::refused(
             format!("{operation} does not use {collection}, so its policy there has no effect"),
-            format!("move it to [collections.{}.operations.{operation:?}]", operation.home()),
+            format!(
+                "move it to [collections.{}.operations.{operation:?}]",
+                operation.home()
+            ),
         );
         Some(finding.about(operation))
     })
@@ -63,7 +77,10 @@ pub(super) fn copies_meet(layout: &Layout) -> Vec<Finding> {
         let place = place(collection, operation);
         Some(Finding::new(
             severity,
-            format!("{place} is eventual: write {} and read {} need not meet in any copy", policy.write, policy.read),
+            format!(
+                "{place} is eventual: write {} and read {} need not meet in any copy",
+                policy.write, policy.read
+            ),
             "write and read with quorum where the last write must be seen",
         ))
     })
@@ -81,7 +98,9 @@ pub(super) fn staleness(layout: &Layout) -> Vec<Finding> {
                 "read from the primary, or set may_lag_seconds",
             )),
             lag if lag < MONGO_STALENESS_SECONDS_MIN => Some(Finding::warning(
-                format!("{place} may lag {lag} s, and MongoDB itself bounds nothing below {MONGO_STALENESS_SECONDS_MIN} s"),
+                format!(
+                    "{place} may lag {lag} s, and MongoDB itself bounds nothing below {MONGO_STALENESS_SECONDS_MIN} s"
+                ),
                 "nothing to do: such reads wait for a sampled cluster time and fall back to the primary",
             )),
             _ => None,
@@ -121,7 +140,13 @@ fn each_policy(
         let engine = layout.engine(store);
         for (operation, policy) in store.consistency.policies() {
             let overlaps = policy.overlaps(&engine.replication);
-            findings.extend(check(collection.collection, engine.kind, operation, policy, overlaps));
+            findings.extend(check(
+                collection.collection,
+                engine.kind,
+                operation,
+                policy,
+                overlaps,
+            ));
         }
     }
     findings
@@ -151,36 +176,73 @@ mod tests {
     #[test]
     fn levels_of_another_engine_are_refused() {
         let policy = with("[collections.orders.consistency]\nread = \"quorum\"");
-        check_rule("levels-of-the-engine", &[(ORDERS, &policy)], &["embedded cannot read orders with quorum"]);
+        check_rule(
+            "levels-of-the-engine",
+            &[(ORDERS, &policy)],
+            &["embedded cannot read orders with quorum"],
+        );
     }
 
     #[test]
     fn a_policy_stands_where_its_operation_is() {
         let policy = with("[collections.orders.operations.S3]\nmay_lag_seconds = 5");
-        check_rule("operations-of-the-collection", &[(ORDERS, &policy)], &["move it to [collections.sessions.operations.S3]"]);
+        check_rule(
+            "operations-of-the-collection",
+            &[(ORDERS, &policy)],
+            &["move it to [collections.sessions.operations.S3]"],
+        );
     }
 
     #[test]
     fn one_and_a_quorum_of_three_do_not_meet() {
         let (from, to) = kind("cassandra");
-        let policy = with("[collections.orders.consistency]\nwrite = \"one\"\nread = \"local_quorum\"");
-        check_rule("copies-meet", &[(from, &to), (ORDERS, &policy)], &["refused: orders is eventual"]);
+        let policy =
+            with("[collections.orders.consistency]\nwrite = \"one\"\nread = \"local_quorum\"");
+        check_rule(
+            "copies-meet",
+            &[(from, &to), (ORDERS, &policy)],
+            &["refused: orders is eventual"],
+        );
     }
 
     #[test]
     fn mongo_has_a_floor_for_staleness() {
         let (from, to) = kind("mongo");
-        let lag = |seconds: u32| with(&format!("[collections.orders.operations.O2]\nread = \"secondary\"\nmay_lag_seconds = {seconds}"));
-        check_rule("staleness", &[(from, &to), (ORDERS, &lag(0))], &["refused: O2 (history of one user) of orders reads from a secondary"]);
-        check_rule("staleness", &[(from, &to), (ORDERS, &lag(10))], &["warning: O2 (history of one user) of orders may lag 10 s"]);
+        let lag = |seconds: u32| {
+            with(&format!(
+                "[collections.orders.operations.O2]\nread = \"secondary\"\nmay_lag_seconds = {seconds}"
+            ))
+        };
+        check_rule(
+            "staleness",
+            &[(from, &to), (ORDERS, &lag(0))],
+            &["refused: O2 (history of one user) of orders reads from a secondary"],
+        );
+        check_rule(
+            "staleness",
+            &[(from, &to), (ORDERS, &lag(10))],
+            &["warning: O2 (history of one user) of orders may lag 10 s"],
+        );
         check_rule("staleness", &[(from, &to), (ORDERS, &lag(90))], &[]);
     }
 
     #[test]
     fn read_repair_is_blocking_or_none_and_useless_at_one() {
         let (from, to) = kind("cassandra");
-        let table = |repair: &str| format!("[collections.orders.consistency]\nread = \"one\"\n{ORDERS}\nread_repair = \"{repair}\"");
-        check_rule("read-repair", &[(from, &to), (ORDERS, &table("BLOCKING"))], &["compares nothing"]);
-        check_rule("read-repair", &[(from, &to), (ORDERS, &table("0.1"))], &["refused: orders_by_id has read_repair \"0.1\""]);
+        let table = |repair: &str| {
+            format!(
+                "[collections.orders.consistency]\nread = \"one\"\n{ORDERS}\nread_repair = \"{repair}\""
+            )
+        };
+        check_rule(
+            "read-repair",
+            &[(from, &to), (ORDERS, &table("BLOCKING"))],
+            &["compares nothing"],
+        );
+        check_rule(
+            "read-repair",
+            &[(from, &to), (ORDERS, &table("0.1"))],
+            &["refused: orders_by_id has read_repair \"0.1\""],
+        );
     }
 }

@@ -12,8 +12,9 @@ const HINT_WINDOW_SECONDS: u64 = 10_800;
 /// L4: stock is taken under a condition, thousands of times a second on one record.
 pub(super) fn stock_needs_conditions(layout: &Layout) -> Vec<Finding> {
     let products = layout.collection(Collection::Products);
-    let on_cassandra =
-        products.stores().any(|store| layout.engine(store).kind == EngineKind::Cassandra);
+    let on_cassandra = products
+        .stores()
+        .any(|store| layout.engine(store).kind == EngineKind::Cassandra);
     if !on_cassandra {
         return Vec::new();
     }
@@ -29,16 +30,35 @@ pub(super) fn suited_settings(layout: &Layout) -> Vec<Finding> {
     for (name, engine) in &layout.engines {
         let settings = &engine.settings;
         let for_cassandra = [
-            ("hint_window_seconds", settings.hint_window_seconds.is_some()),
+            (
+                "hint_window_seconds",
+                settings.hint_window_seconds.is_some(),
+            ),
             ("commitlog_sync", settings.commitlog_sync.is_some()),
-            ("repair_interval_seconds", settings.repair_interval_seconds.is_some()),
-            ("sampled_repair_percent", settings.sampled_repair_percent.is_some()),
+            (
+                "repair_interval_seconds",
+                settings.repair_interval_seconds.is_some(),
+            ),
+            (
+                "sampled_repair_percent",
+                settings.sampled_repair_percent.is_some(),
+            ),
         ];
         if engine.kind != EngineKind::Cassandra {
-            findings.extend(unsuited(&format!("engine {name}"), engine.kind, &for_cassandra));
+            findings.extend(unsuited(
+                &format!("engine {name}"),
+                engine.kind,
+                &for_cassandra,
+            ));
         }
-        if settings.sampled_repair_percent.is_some_and(|percent| percent > 100) {
-            findings.push(Finding::refused(format!("engine {name} samples more than 100 percent"), "write 0 to 100"));
+        if settings
+            .sampled_repair_percent
+            .is_some_and(|percent| percent > 100)
+        {
+            findings.push(Finding::refused(
+                format!("engine {name} samples more than 100 percent"),
+                "write 0 to 100",
+            ));
         }
     }
     for (_, store) in layout.stores() {
@@ -56,10 +76,20 @@ pub(super) fn suited_settings(layout: &Layout) -> Vec<Finding> {
             }
             let collects_itself = matches!(kind, EngineKind::Embedded | EngineKind::Memory);
             let index = kind == EngineKind::Mongo && table.role == Role::Derived;
-            findings.extend(unsuited(&place, kind, &[
-                ("ttl_seconds", collects_itself && options.ttl_seconds.is_some()),
-                ("parts = \"rows\" of an index", index && options.parts == Parts::Rows),
-            ]));
+            findings.extend(unsuited(
+                &place,
+                kind,
+                &[
+                    (
+                        "ttl_seconds",
+                        collects_itself && options.ttl_seconds.is_some(),
+                    ),
+                    (
+                        "parts = \"rows\" of an index",
+                        index && options.parts == Parts::Rows,
+                    ),
+                ],
+            ));
             if table.role == Role::Authority && options.body == Body::Pointer {
                 findings.push(Finding::refused(
                     format!("authority {} points to itself", table.name),
@@ -74,7 +104,12 @@ pub(super) fn suited_settings(layout: &Layout) -> Vec<Finding> {
 fn unsuited(place: &str, kind: EngineKind, settings: &[(&str, bool)]) -> Vec<Finding> {
     let given = settings.iter().filter(|(_, given)| *given);
     given
-        .map(|(setting, _)| Finding::refused(format!("{place} is on {kind}, which has no {setting}"), "remove it"))
+        .map(|(setting, _)| {
+            Finding::refused(
+                format!("{place} is on {kind}, which has no {setting}"),
+                "remove it",
+            )
+        })
         .collect()
 }
 
@@ -83,7 +118,9 @@ pub(super) fn commit_before_answer(layout: &Layout) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (collection, store) in layout.stores() {
         let engine = layout.engine(store);
-        if engine.kind != EngineKind::Cassandra || engine.settings.commitlog_sync != Some(CommitlogSync::Periodic) {
+        if engine.kind != EngineKind::Cassandra
+            || engine.settings.commitlog_sync != Some(CommitlogSync::Periodic)
+        {
             continue;
         }
         let severity = match collection.collection {
@@ -107,13 +144,19 @@ pub(super) fn repair_before_grace(layout: &Layout) -> Vec<Finding> {
         if engine.kind != EngineKind::Cassandra {
             continue;
         }
-        let hints = engine.settings.hint_window_seconds.unwrap_or(HINT_WINDOW_SECONDS);
+        let hints = engine
+            .settings
+            .hint_window_seconds
+            .unwrap_or(HINT_WINDOW_SECONDS);
         let repair = engine.settings.repair_interval_seconds;
         for table in &store.tables {
             let grace = table.options.gc_grace_seconds.unwrap_or(GC_GRACE_SECONDS);
             if hints >= grace {
                 findings.push(Finding::refused(
-                    format!("{}: hints live {hints} s, longer than the grace of {grace} s", table.name),
+                    format!(
+                        "{}: hints live {hints} s, longer than the grace of {grace} s",
+                        table.name
+                    ),
                     "raise gc_grace_seconds above hint_window_seconds",
                 ));
             }
@@ -145,13 +188,28 @@ mod tests {
 
     #[test]
     fn products_are_refused_on_cassandra() {
-        check_rule("stock-needs-conditions", &[(KIND, &cassandra(""))], &["products cannot live on cassandra"]);
+        check_rule(
+            "stock-needs-conditions",
+            &[(KIND, &cassandra(""))],
+            &["products cannot live on cassandra"],
+        );
     }
 
     #[test]
     fn settings_that_the_engine_does_not_know_are_refused() {
-        check_rule("suited-settings", &[(KIND, "kind = \"embedded\"\nhint_window_seconds = 1")], &["engine local is on embedded, which has no hint_window_seconds"]);
-        check_rule("suited-settings", &[("initial_buckets = 8", "initial_buckets = 8\nttl_seconds = 5\ncompaction = \"x\"")], &["no compaction", "no ttl_seconds"]);
+        check_rule(
+            "suited-settings",
+            &[(KIND, "kind = \"embedded\"\nhint_window_seconds = 1")],
+            &["engine local is on embedded, which has no hint_window_seconds"],
+        );
+        check_rule(
+            "suited-settings",
+            &[(
+                "initial_buckets = 8",
+                "initial_buckets = 8\nttl_seconds = 5\ncompaction = \"x\"",
+            )],
+            &["no compaction", "no ttl_seconds"],
+        );
     }
 
     #[test]
@@ -159,16 +217,30 @@ mod tests {
         check_rule(
             "commit-before-answer",
             &[(KIND, &cassandra("commitlog_sync = \"periodic\""))],
-            &["warning: engine local loses acknowledged carts", "refused: engine local loses acknowledged orders", "refused", "warning"],
+            &[
+                "warning: engine local loses acknowledged carts",
+                "refused: engine local loses acknowledged orders",
+                "refused",
+                "warning",
+            ],
         );
     }
 
     #[test]
     fn repair_runs_before_the_grace_ends() {
-        let tables = super::super::found("repair-before-grace", &[(KIND, &cassandra("repair_interval_seconds = 2592000"))]);
+        let tables = super::super::found(
+            "repair-before-grace",
+            &[(KIND, &cassandra("repair_interval_seconds = 2592000"))],
+        );
         assert_eq!(tables.len(), 10, "{tables:#?}");
-        assert!(tables[0].contains("refused: carts_by_id: removed rows come back"), "{tables:#?}");
-        let weekly = super::super::found("repair-before-grace", &[(KIND, &cassandra("repair_interval_seconds = 604800"))]);
+        assert!(
+            tables[0].contains("refused: carts_by_id: removed rows come back"),
+            "{tables:#?}"
+        );
+        let weekly = super::super::found(
+            "repair-before-grace",
+            &[(KIND, &cassandra("repair_interval_seconds = 604800"))],
+        );
         assert!(weekly.is_empty(), "{weekly:#?}");
     }
 }

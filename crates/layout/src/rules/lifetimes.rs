@@ -37,22 +37,34 @@ pub(super) fn ttl_collects_garbage(layout: &Layout) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (collection, store) in layout.stores() {
         for table in &store.tables {
-            let Some(ttl_seconds) = table.options.ttl_seconds else { continue };
+            let Some(ttl_seconds) = table.options.ttl_seconds else {
+                continue;
+            };
             let Some(lifetime) = collection.lifetime else {
                 findings.push(Finding::refused(
-                    format!("{} has a TTL, but {} never expire", table.name, collection.collection),
+                    format!(
+                        "{} has a TTL, but {} never expire",
+                        table.name, collection.collection
+                    ),
                     "remove ttl_seconds",
                 ));
                 continue;
             };
             if holds_carts_of_users(collection, table) {
                 findings.push(Finding::refused(
-                    format!("{} has a TTL that would remove users' carts, which never expire", table.name),
+                    format!(
+                        "{} has a TTL that would remove users' carts, which never expire",
+                        table.name
+                    ),
                     "remove ttl_seconds here; a table by session_id may have it",
                 ));
             } else if ttl_seconds < u64::from(lifetime.seconds()) {
                 findings.push(Finding::refused(
-                    format!("{} collects rows after {ttl_seconds} s, before they expire at {} s", table.name, lifetime.seconds()),
+                    format!(
+                        "{} collects rows after {ttl_seconds} s, before they expire at {} s",
+                        table.name,
+                        lifetime.seconds()
+                    ),
                     "raise ttl_seconds to lifetime_seconds, or lower lifetime_seconds",
                 ));
             }
@@ -85,7 +97,9 @@ fn has_windows(table: &Table) -> bool {
 /// Only guests' carts have a session, so that a table by session holds no others.
 fn holds_carts_of_users(collection: &CollectionLayout, table: &Table) -> bool {
     collection.collection == Collection::Carts
-        && !table.partition.contains(&KeyColumn::Field(Field::SessionId))
+        && !table
+            .partition
+            .contains(&KeyColumn::Field(Field::SessionId))
 }
 
 #[cfg(test)]
@@ -98,25 +112,52 @@ mod tests {
     #[test]
     fn windows_need_a_ttl_and_rows_that_stay_as_they_are() {
         let windows = "compaction = \"TimeWindowCompactionStrategy\"";
-        check_rule("window-compaction", &[(PERIOD, &format!("{PERIOD}\n{windows}"))], &["refused: orders_by_period compacts by time window without a TTL"]);
+        check_rule(
+            "window-compaction",
+            &[(PERIOD, &format!("{PERIOD}\n{windows}"))],
+            &["refused: orders_by_period compacts by time window without a TTL"],
+        );
         let both = format!("{SESSIONS}\n{windows}\nttl_seconds = 604800");
-        check_rule("window-compaction", &[(SESSIONS, &both)], &["warning: sessions_by_user"]);
+        check_rule(
+            "window-compaction",
+            &[(SESSIONS, &both)],
+            &["warning: sessions_by_user"],
+        );
     }
 
     #[test]
     fn a_ttl_never_ends_what_still_lives() {
-        check_rule("ttl-collects-garbage", &[(PERIOD, "initial_buckets = 8\nttl_seconds = 5")], &["orders never expire"]);
-        check_rule("ttl-collects-garbage", &[(SESSIONS, &format!("{SESSIONS}\nttl_seconds = 86400"))], &["collects rows after 86400 s, before they expire at 604800 s"]);
+        check_rule(
+            "ttl-collects-garbage",
+            &[(PERIOD, "initial_buckets = 8\nttl_seconds = 5")],
+            &["orders never expire"],
+        );
+        check_rule(
+            "ttl-collects-garbage",
+            &[(SESSIONS, &format!("{SESSIONS}\nttl_seconds = 86400"))],
+            &["collects rows after 86400 s, before they expire at 604800 s"],
+        );
         let by_user = "[collections.carts.tables.active_carts_by_user]";
-        check_rule("ttl-collects-garbage", &[(by_user, &format!("{by_user}\nttl_seconds = 864000"))], &["would remove users' carts"]);
+        check_rule(
+            "ttl-collects-garbage",
+            &[(by_user, &format!("{by_user}\nttl_seconds = 864000"))],
+            &["would remove users' carts"],
+        );
         let by_session = "[collections.carts.tables.active_carts_by_session]";
-        check_rule("ttl-collects-garbage", &[(by_session, &format!("{by_session}\nttl_seconds = 864000"))], &[]);
+        check_rule(
+            "ttl-collects-garbage",
+            &[(by_session, &format!("{by_session}\nttl_seconds = 864000"))],
+            &[],
+        );
     }
 
     #[test]
     fn a_guest_cart_ends_with_its_session() {
-        let sessions = "[collections.sessions]\n";
-        let changes: [(&str, &str); 2] = [(sessions, "[collections.sessions]\n# a day\n"), ("604800 # sessions", "86400")];
-        check_rule("cart-within-session", &changes, &["kept 604800 s, but their sessions 86400 s"]);
+        let a_day = ("604800 # sessions", "86400 # sessions");
+        check_rule(
+            "cart-within-session",
+            &[a_day],
+            &["kept 604800 s, but their sessions 86400 s"],
+        );
     }
 }

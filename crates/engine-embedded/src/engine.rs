@@ -1,0 +1,197 @@
+//! The embedded engine: the contract on a directory of this machine.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use engine_api::layout::Table;
+use engine_api::{
+    CONTROL_BYTES_MAX, Capabilities, Change, ControlStore, ControlValue, Durability, Engine,
+    EngineError, ExpiryKind, Fence, FenceKind, GuardKind, JournalKind, JournalPage, Maintained,
+    Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan,
+    ScanPage, Seal, SetOutcome, Stock, Terms, Timestamp, Together, WriteContext, validate,
+    validate_alone, validate_together,
+};
+
+use crate::committer::{CommitCounts, Committer, Request};
+use crate::directory::{Directory, OpenError};
+use crate::read;
+use crate::state::{State, control_get, position};
+use crate::store::{Batch, FjallStore, Space, Store, StoreError};
+use crate::tables::Tables;
+
+const META_TABLES: &[u8] = b"tables";
+
+#[derive(Clone, Debug)]
+pub struct EmbeddedConfig {
+    pub path: PathBuf,
+    pub tables: Vec<Table>,
+    /// Blocks of the storage library kept in memory.
+    pub cache_bytes: u64,
+}
+
+/// Records in a directory that this process has for itself.
+#[derive(Debug)]
+pub struct EmbeddedEngine {
+    capabilities: Capabilities,
+    tables: Arc<Tables>,
+    store: Arc<dyn Store>,
+    committer: Committer,
+}
+
+impl EmbeddedEngine {
+    /// Opens or makes the directory. After a crash this replays what the
+    /// storage library had acknowledged but not yet sorted away.
+    pub fn open(config: EmbeddedConfig) -> Result<EmbeddedEngine, OpenError> {
+        let tables = Tables::new(&config.tables)?;
+        let directory = Directory::open(&config.path)?;
+        let store = FjallStore::open(&directory.data(), config.cache_bytes)
+            .map_err(|error| open_failed(&config.path, error))?;
+        check_tables(&store, &tables, &config.path)?;
+        EmbeddedEngine::start(Arc::new(store), tables, Some(directory))
+    }
+
+    pub(crate) fn start(
+        store: Arc<dyn Store>,
+        tables: Tables,
+        directory: Option<Directory>,
+    ) -> Result<EmbeddedEngine, OpenError> {
+        let path = directory.as_ref().map(|held| held.path().to_owned()).unwrap_or_default();
+        let tables = Arc::new(tables);
+        let state = State::open(store.clone(), tables.clone())?;
+        let committer = Committer::start(state, directory)
+            .map_err(|source| OpenError::Io { path, source })?;
+        let capabilities = Capabilities {
+            engine: "embedded",
+            collections: tables.collections(),
+            together: Together::Atomic,
+            guard: GuardKind::Atomic,
+            fence: FenceKind::InStore,
+            journal: JournalKind::SameCommit,
+            stock: Stock::Conditional,
+            terms: Terms::InStore,
+            expiry: ExpiryKind::Maintained,
+            durability: Durability::Disk,
+        };
+        Ok(EmbeddedEngine { capabilities, tables, store, committer })
+    }
+
+    pub fn commit_counts(&self) -> &CommitCounts {
+        &self.committer.counts
+    }
+
+    async fn commit(&self, changes: Vec<Change>, context: WriteContext) -> Result<Outcome, EngineError> {
+        for change in &changes {
+            self.tables.check(change.key().collection)?;
+            validate(change, &context)?;
+        }
+        self.committer.ask(|reply| Request::Apply { changes, context, reply }).await
+    }
+}
+
+#[async_trait]
+impl Engine for EmbeddedEngine {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    async fn apply(&self, change: Change, context: WriteContext) -> Result<Outcome, EngineError> {
+        validate_alone(&change)?;
+        self.commit(vec![change], context).await
+    }
+
+    async fn apply_together(
+        &self,
+        changes: Vec<Change>,
+        context: WriteContext,
+    ) -> Result<Outcome, EngineError> {
+        validate_together(&changes)?;
+        self.commit(changes, context).await
+    }
+
+    async fn get(&self, key: &RecordKey, _: ReadContext) -> Result<Option<Record>, EngineError> {
+        self.tables.check(key.collection)?;
+        read::get(self.store.as_ref(), &self.tables, key.collection, &key.id)
+    }
+
+    async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {
+        read::query(self.store.view().as_ref(), &self.tables, query, context)
+    }
+
+    async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
+        read::scan(self.store.view().as_ref(), &self.tables, scan)
+    }
+
+    async fn journal_end(&self) -> Result<Position, EngineError> {
+        Ok(position(self.committer.journal_last.load(Ordering::Acquire)))
+    }
+
+    async fn journal_read(&self, from: &Position, limit: usize) -> Result<JournalPage, EngineError> {
+        read::journal(self.store.view().as_ref(), from, limit)
+    }
+
+    async fn raise_fence(
+        &self,
+        fence: Fence,
+        term: MoverTerm,
+        now: Timestamp,
+    ) -> Result<Seal, EngineError> {
+        self.tables.check(fence.collection)?;
+        self.committer.ask(|reply| Request::RaiseFence { fence, term, now, reply }).await
+    }
+
+    async fn claim_term(&self, term: MoverTerm) -> Result<(), EngineError> {
+        self.committer.ask(|reply| Request::ClaimTerm { term, reply }).await
+    }
+
+    async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
+        self.committer.ask(|reply| Request::Maintain { work, reply }).await
+    }
+}
+
+#[async_trait]
+impl ControlStore for EmbeddedEngine {
+    async fn control_get(&self, name: &str) -> Result<Option<ControlValue>, EngineError> {
+        control_get(self.store.as_ref(), name)
+    }
+
+    async fn compare_and_set(
+        &self,
+        name: &str,
+        expected: Option<u64>,
+        bytes: Vec<u8>,
+    ) -> Result<SetOutcome, EngineError> {
+        if bytes.len() > CONTROL_BYTES_MAX {
+            return Err(EngineError::Invalid { reason: format!("control value {name} is too long") });
+        }
+        let name = name.to_owned();
+        self.committer.ask(|reply| Request::CompareAndSet { name, expected, bytes, reply }).await
+    }
+}
+
+fn check_tables(store: &FjallStore, tables: &Tables, path: &Path) -> Result<(), OpenError> {
+    let wanted = tables.describe();
+    match store.get(Space::Meta, META_TABLES).map_err(|error| open_failed(path, error))? {
+        None => {
+            let mut batch = Batch::default();
+            batch.put(Space::Meta, META_TABLES.to_vec(), wanted.into_bytes());
+            store.commit(batch).map_err(|error| open_failed(path, error))
+        }
+        Some(found) if *found == *wanted.as_bytes() => Ok(()),
+        Some(found) => Err(OpenError::OtherTables {
+            path: path.to_owned(),
+            found: String::from_utf8_lossy(&found).into_owned(),
+            wanted,
+        }),
+    }
+}
+
+fn open_failed(path: &Path, error: StoreError) -> OpenError {
+    let path = path.to_owned();
+    match error {
+        StoreError::Io(source) => OpenError::Io { path, source },
+        StoreError::Locked => OpenError::Locked { path },
+        StoreError::Library(reason) => OpenError::Damaged { path, reason },
+    }
+}

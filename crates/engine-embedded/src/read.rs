@@ -1,0 +1,269 @@
+//! Reading: bodies, parts apart, and pages of access paths from one snapshot.
+
+use std::ops::Bound;
+
+use engine_api::layout::key::encode_value;
+use engine_api::layout::{Collection, Direction, Value};
+use engine_api::{
+    Cursor, EngineError, JOURNAL_ENTRIES_MAX, JournalEntry, JournalPage, PAGE_RECORDS_MAX, Page,
+    Position, Query, ReadContext, Record, RecordId, Scan, ScanPage, ScanPosition, answers,
+};
+
+use crate::codec::{Damaged, decode_entry, decode_part, decode_part_key, decode_record};
+use crate::state::{number, position};
+use crate::store::{Space, Store, StoreError, View};
+use crate::tables::{PathPlan, PointerTable, Tables, parts_prefix, record_key};
+
+pub(crate) fn get(
+    store: &dyn Store,
+    tables: &Tables,
+    collection: Collection,
+    id: &RecordId,
+) -> Result<Option<Record>, EngineError> {
+    if !tables.has_parts_apart(collection) {
+        let body = store.get(Space::Records, &record_key(collection, id)).map_err(store_failed)?;
+        return body.map(|body| decode_record(collection, id.clone(), &body).map_err(damaged)).transpose();
+    }
+    get_in(store.view().as_ref(), tables, collection, id)
+}
+
+/// Completes a body with its parts apart.
+pub(crate) fn load(
+    tables: &Tables,
+    collection: Collection,
+    id: &RecordId,
+    body: &[u8],
+    view: impl FnOnce() -> Box<dyn View>,
+) -> Result<Record, EngineError> {
+    let mut record = decode_record(collection, id.clone(), body).map_err(damaged)?;
+    if tables.has_parts_apart(collection) {
+        add_parts_apart(view().as_ref(), &mut record)?;
+    }
+    Ok(record)
+}
+
+pub(crate) fn query(
+    view: &dyn View,
+    tables: &Tables,
+    query: &Query,
+    context: ReadContext,
+) -> Result<Page, EngineError> {
+    let shape = query.path.shape();
+    if query.equals.len() != shape.equals.len() {
+        let reason = format!("{} is asked with {} values", query.path, shape.equals.len());
+        return Err(EngineError::Invalid { reason });
+    }
+    let plan = tables.plan(query.path).ok_or_else(|| EngineError::Unsupported {
+        what: format!("answer {}: no table of the layout does", query.path),
+    })?;
+    let limit = query.limit.clamp(1, PAGE_RECORDS_MAX);
+    let mut records = match plan {
+        PathPlan::Body => by_id(view, tables, query)?,
+        PathPlan::Pointers(table) => by_pointers(view, tables, &table, query, context, limit + 1)?,
+    };
+    records.retain(|record| record.live_at(context.now).is_some_and(|header| answers(query, header)));
+    let more = records.len() > limit;
+    records.truncate(limit);
+    let next = records.last().filter(|_| more).map(|last| Cursor::of(query.path, last));
+    Ok(Page { records, next })
+}
+
+pub(crate) fn scan(view: &dyn View, tables: &Tables, scan: &Scan) -> Result<ScanPage, EngineError> {
+    tables.check(scan.collection)?;
+    let number = scan.collection.number();
+    let place = |at: &ScanPosition| [&[number][..], &at.0].concat();
+    let from = match &scan.after {
+        Some(after) => Bound::Excluded(place(after)),
+        None => Bound::Included(vec![number]),
+    };
+    let to = match &scan.until {
+        Some(until) => Bound::Included(place(until)),
+        None => Bound::Excluded(vec![number + 1]),
+    };
+    let limit = scan.limit.clamp(1, PAGE_RECORDS_MAX);
+    let mut images = Vec::new();
+    for row in view.range(Space::Records, from, to) {
+        let (key, body) = row.map_err(store_failed)?;
+        let id = id_of(&key[1..])?;
+        let mut image = decode_record(scan.collection, id, &body).map_err(damaged)?;
+        if !scan.scope.contains(&image.key.shard_key) {
+            continue;
+        }
+        if images.len() == limit {
+            let next = images.last().map(|last: &Record| ScanPosition(last.key.id.as_str().into()));
+            return Ok(ScanPage { images, next });
+        }
+        if tables.has_parts_apart(scan.collection) {
+            add_parts_apart(view, &mut image)?;
+        }
+        images.push(image);
+    }
+    Ok(ScanPage { images, next: None })
+}
+
+pub(crate) fn journal(
+    view: &dyn View,
+    from: &Position,
+    limit: usize,
+) -> Result<JournalPage, EngineError> {
+    let from_number = number(&from.0).map_err(|_| EngineError::PositionLost)?;
+    let limit = limit.clamp(1, JOURNAL_ENTRIES_MAX);
+    // One more than asked for, from the position itself: if it, or what
+    // follows it, is gone, something was trimmed that the reader has not seen.
+    let start = Bound::Included(from_number.to_be_bytes().to_vec());
+    let rows = view.range(Space::Journal, start, Bound::Unbounded).take(limit + 1);
+    let mut expected = from_number;
+    let mut entries = Vec::new();
+    for (index, row) in rows.enumerate() {
+        let (key, value) = row.map_err(store_failed)?;
+        let found = number(&key)?;
+        if index == 0 && found == from_number + 1 {
+            expected = found;
+        }
+        if found != expected {
+            return Err(EngineError::PositionLost);
+        }
+        expected += 1;
+        if found > from_number && entries.len() < limit {
+            let (written_at, event) = decode_entry(&value).map_err(damaged)?;
+            entries.push(JournalEntry { position: position(found), written_at, event });
+        }
+    }
+    // Nothing at or after the position: fine at the very beginning, otherwise
+    // the position is not from this journal, whose last entry is never trimmed.
+    if expected == from_number && from_number != 0 {
+        return Err(EngineError::PositionLost);
+    }
+    let next = entries.last().map_or_else(|| from.clone(), |entry| entry.position.clone());
+    Ok(JournalPage { entries, next })
+}
+
+fn by_id(view: &dyn View, tables: &Tables, query: &Query) -> Result<Vec<Record>, EngineError> {
+    let id = query.equals[0].as_text().and_then(|id| RecordId::new(id).ok());
+    let past = |id: &RecordId| query.after.as_ref().is_none_or(|after| *id > after.id);
+    let Some(id) = id.filter(past) else { return Ok(Vec::new()) };
+    Ok(get_in(view, tables, query.path.shape().collection, &id)?.into_iter().collect())
+}
+
+fn by_pointers(
+    view: &dyn View,
+    tables: &Tables,
+    table: &PointerTable,
+    query: &Query,
+    context: ReadContext,
+    limit: usize,
+) -> Result<Vec<Record>, EngineError> {
+    let (from, to) = bounds(table, query)?;
+    let mut records = Vec::new();
+    for row in view.range(Space::Paths, from, to) {
+        let (row, length) = row.map_err(store_failed)?;
+        let length = usize::from(*length.first().unwrap_or(&0));
+        let start = row.len().checked_sub(length).ok_or(Damaged("a pointer is cut short")).map_err(damaged)?;
+        let id = id_of(&row[start..])?;
+        let record = get_in(view, tables, table.collection, &id)?
+            .ok_or_else(|| EngineError::Damaged { reason: format!("{} points to no record", table.name) })?;
+        if record.live_at(context.now).is_some() {
+            records.push(record);
+            if records.len() == limit {
+                break;
+            }
+        }
+    }
+    Ok(records)
+}
+
+/// The rows between which the page lies: the given values, then the sort
+/// range, then the cursor.
+fn bounds(table: &PointerTable, query: &Query) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>), EngineError> {
+    let shape = query.path.shape();
+    let mut prefix = vec![table.number];
+    for (field, way) in &table.columns()[..shape.equals.len()] {
+        let index = shape.equals.iter().position(|given| given == field);
+        let value = index.and_then(|index| query.equals.get(index));
+        put(&mut prefix, value.expect("a plan has the path's fields first"), *way)?;
+    }
+    let sorted = |value: &Value| {
+        let mut key = prefix.clone();
+        let way = shape.sort.map_or(Direction::Ascending, |(_, way)| way);
+        put(&mut key, value, way).map(|()| key)
+    };
+    let (first, last) = match shape.sort {
+        Some((_, Direction::Descending)) => (&query.range.most, &query.range.least),
+        _ => (&query.range.least, &query.range.most),
+    };
+    let mut from = Bound::Included(match first {
+        Some(value) => sorted(value)?,
+        None => prefix.clone(),
+    });
+    if let Some(after) = &query.after {
+        let mut place = match &after.sort {
+            Some(value) => sorted(value)?,
+            None => prefix.clone(),
+        };
+        place.extend_from_slice(after.id.as_str().as_bytes());
+        if !matches!(&from, Bound::Included(first) if *first > place) {
+            from = Bound::Excluded(place);
+        }
+    }
+    let to = match last {
+        Some(value) => successor(sorted(value)?),
+        None => successor(prefix),
+    };
+    Ok((from, to))
+}
+
+/// Past everything that starts with `prefix`.
+fn successor(mut prefix: Vec<u8>) -> Bound<Vec<u8>> {
+    while let Some(last) = prefix.pop() {
+        if last < 0xff {
+            prefix.push(last + 1);
+            return Bound::Excluded(prefix);
+        }
+    }
+    Bound::Unbounded
+}
+
+fn get_in(
+    view: &dyn View,
+    tables: &Tables,
+    collection: Collection,
+    id: &RecordId,
+) -> Result<Option<Record>, EngineError> {
+    let Some(body) = view.get(Space::Records, &record_key(collection, id)).map_err(store_failed)? else {
+        return Ok(None);
+    };
+    let mut record = decode_record(collection, id.clone(), &body).map_err(damaged)?;
+    if tables.has_parts_apart(collection) {
+        add_parts_apart(view, &mut record)?;
+    }
+    Ok(Some(record))
+}
+
+fn add_parts_apart(view: &dyn View, record: &mut Record) -> Result<(), EngineError> {
+    let prefix = parts_prefix(record.key.collection, &record.key.id);
+    let rows = view.range(Space::Parts, Bound::Included(prefix.clone()), successor(prefix.clone()));
+    for row in rows {
+        let (row, value) = row.map_err(store_failed)?;
+        let key = decode_part_key(&row[prefix.len()..]).map_err(damaged)?;
+        record.parts.insert(key, decode_part(&value).map_err(damaged)?);
+    }
+    Ok(())
+}
+
+fn put(key: &mut Vec<u8>, value: &Value, way: Direction) -> Result<(), EngineError> {
+    encode_value(key, value, way).map_err(|error| EngineError::Invalid { reason: error.to_string() })
+}
+
+fn id_of(bytes: &[u8]) -> Result<RecordId, EngineError> {
+    let id = std::str::from_utf8(bytes).ok().and_then(|id| RecordId::new(id).ok());
+    id.ok_or_else(|| EngineError::Damaged { reason: "a stored id is malformed".to_owned() })
+}
+
+pub(crate) fn damaged(error: Damaged) -> EngineError {
+    EngineError::Damaged { reason: error.to_string() }
+}
+
+/// A read that failed changed nothing.
+pub(crate) fn store_failed(error: StoreError) -> EngineError {
+    EngineError::Unavailable { reason: error.to_string() }
+}

@@ -1,0 +1,405 @@
+//! What the committer knows while it works: pending writes over the store.
+//!
+//! Requests are judged one after the other against the store as the requests
+//! before them leave it. Nothing is visible to readers until the whole batch is
+//! on disk.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use engine_api::layout::Collection;
+use engine_api::{
+    Authority, Change, ControlValue, EngineError, Fence, GroupDecision, JournalEvent, Maintained,
+    Maintenance, MoverTerm, Outcome, Position, Record, RecordId, RecordKey, Seal, SetOutcome,
+    Timestamp, WriteContext, decide_together,
+};
+
+use crate::codec::{decode_entry, decode_fences, encode_entry, encode_fences, encode_part, encode_record};
+use crate::read::{damaged, load, store_failed};
+use crate::store::{Batch, Space, Store, StoreError};
+use crate::tables::{Due, Tables, due_bound, due_key, due_of, due_record, part_row_key, record_key};
+
+/// Decoded records kept for the next change of the same key. Two halves: when
+/// the young one is full it becomes the old one, and the old one is dropped.
+const CACHED_RECORDS_MAX: usize = 16 * 1024;
+
+const META_FENCES: &[u8] = b"fences";
+const META_TERM: &[u8] = b"term/";
+const META_CONTROL: &[u8] = b"control/";
+
+type CacheKey = (Collection, RecordId);
+
+#[derive(Debug)]
+pub(crate) struct State {
+    store: Arc<dyn Store>,
+    tables: Arc<Tables>,
+    fences: Vec<Fence>,
+    terms: BTreeMap<String, u64>,
+    journal_last: u64,
+    young: HashMap<CacheKey, Arc<Record>>,
+    old: HashMap<CacheKey, Arc<Record>>,
+    /// Written by requests of this batch: what later requests of it see.
+    pending: HashMap<CacheKey, Arc<Record>>,
+    pending_control: BTreeMap<Vec<u8>, ControlValue>,
+    batch: Batch,
+}
+
+impl State {
+    pub(crate) fn open(store: Arc<dyn Store>, tables: Arc<Tables>) -> Result<State, EngineError> {
+        let fences = match store.get(Space::Meta, META_FENCES).map_err(store_failed)? {
+            Some(bytes) => decode_fences(&bytes).map_err(damaged)?,
+            None => Vec::new(),
+        };
+        let mut terms = BTreeMap::new();
+        for row in store.view().range(Space::Meta, Bound::Included(META_TERM.to_vec()), end_of(META_TERM)) {
+            let (key, value) = row.map_err(store_failed)?;
+            let name = std::str::from_utf8(&key[META_TERM.len()..])
+                .map_err(|error| EngineError::Damaged { reason: error.to_string() })?;
+            terms.insert(name.to_owned(), number(&value)?);
+        }
+        let journal_last = match store.last_key(Space::Journal).map_err(store_failed)? {
+            Some(key) => number(&key)?,
+            None => 0,
+        };
+        Ok(State {
+            store,
+            tables,
+            fences,
+            terms,
+            journal_last,
+            young: HashMap::new(),
+            old: HashMap::new(),
+            pending: HashMap::new(),
+            pending_control: BTreeMap::new(),
+            batch: Batch::default(),
+        })
+    }
+
+    pub(crate) fn journal_last(&self) -> u64 {
+        self.journal_last
+    }
+
+    pub(crate) fn has_writes(&self) -> bool {
+        !self.batch.writes.is_empty()
+    }
+
+    /// One durable commit of everything decided since the last.
+    pub(crate) fn commit(&mut self) -> Result<(), StoreError> {
+        let batch = std::mem::take(&mut self.batch);
+        self.pending_control.clear();
+        if batch.writes.is_empty() {
+            return Ok(());
+        }
+        self.store.commit(batch)?;
+        for (key, record) in self.pending.drain() {
+            self.old.remove(&key);
+            self.young.insert(key, record);
+        }
+        if self.young.len() > CACHED_RECORDS_MAX / 2 {
+            self.old = std::mem::take(&mut self.young);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn apply(
+        &mut self,
+        changes: &[Change],
+        context: &WriteContext,
+    ) -> Result<Outcome, EngineError> {
+        for change in changes {
+            self.admit(change.key(), &context.authority)?;
+        }
+        match decide_together(changes, context, |key| self.stored(key))? {
+            GroupDecision::Answer(outcome) => Ok(outcome),
+            GroupDecision::Write { writes, revision } => {
+                for (record, kind, revision) in writes {
+                    let key = record.key.clone();
+                    self.write(record)?;
+                    self.append(context.now, &JournalEvent::Changed { key, kind, revision });
+                }
+                Ok(Outcome::Done { revision })
+            }
+        }
+    }
+
+    pub(crate) fn raise_fence(
+        &mut self,
+        fence: Fence,
+        term: &MoverTerm,
+        now: Timestamp,
+    ) -> Result<Seal, EngineError> {
+        self.hold_term(term)?;
+        if !self.fences.iter().any(|standing| standing.covers(&fence)) {
+            self.fences.retain(|standing| !fence.covers(standing));
+            self.fences.push(fence.clone());
+            self.batch.put(Space::Meta, META_FENCES.to_vec(), encode_fences(&self.fences));
+            self.append(now, &JournalEvent::Fenced { fence });
+        }
+        Ok(Seal { position: position(self.journal_last) })
+    }
+
+    pub(crate) fn claim_term(&mut self, term: &MoverTerm) -> Result<(), EngineError> {
+        self.hold_term(term)?;
+        let key = [META_TERM, term.move_name.as_bytes()].concat();
+        self.batch.put(Space::Meta, key, term.term.to_be_bytes().to_vec());
+        self.terms.insert(term.move_name.clone(), term.term);
+        Ok(())
+    }
+
+    pub(crate) fn compare_and_set(
+        &mut self,
+        name: &str,
+        expected: Option<u64>,
+        bytes: Vec<u8>,
+    ) -> Result<SetOutcome, EngineError> {
+        let key = control_key(name);
+        let current = match self.pending_control.get(&key) {
+            Some(value) => Some(value.clone()),
+            None => control_get(self.store.as_ref(), name)?,
+        };
+        if current.as_ref().map(|value| value.number) != expected {
+            return Ok(SetOutcome::Lost { current });
+        }
+        let value = ControlValue { number: expected.unwrap_or(0) + 1, bytes };
+        self.batch.put(Space::Meta, key.clone(), [&value.number.to_be_bytes()[..], &value.bytes].concat());
+        let number = value.number;
+        self.pending_control.insert(key, value);
+        Ok(SetOutcome::Set { number })
+    }
+
+    /// Collects what has fallen due, by the index of due times: the cost is
+    /// what is collected, not what is stored. Called with nothing pending.
+    pub(crate) fn maintain(&mut self, work: &Maintenance) -> Result<Maintained, EngineError> {
+        let expired = self.collect(Due::Expiry, after(work.now), work.items_max)?;
+        let marks = self.collect(Due::Mark, work.marks_before, work.items_max - expired)?;
+        let left = work.items_max - expired - marks;
+        let journal_entries = self.trim_journal(work.journal_before, left)?;
+        Ok(Maintained { expired, marks, journal_entries })
+    }
+
+    fn collect(&mut self, due: Due, before: Timestamp, items_max: usize) -> Result<usize, EngineError> {
+        let from = Bound::Included(vec![due as u8]);
+        let to = Bound::Excluded(due_bound(due, before));
+        let rows: Vec<_> = self
+            .store
+            .view()
+            .range(Space::Due, from, to)
+            .take(items_max)
+            .collect::<Result<_, _>>()
+            .map_err(store_failed)?;
+        for (row, _) in &rows {
+            let (collection, id) = due_record(row)
+                .ok_or_else(|| EngineError::Damaged { reason: "a due row is malformed".to_owned() })?;
+            if let Some(record) = self.load(collection, &id)? {
+                self.erase(&record)?;
+            }
+            self.batch.remove(Space::Due, row.to_vec());
+            self.young.remove(&(collection, id.clone()));
+            self.old.remove(&(collection, id));
+        }
+        Ok(rows.len())
+    }
+
+    /// The last entry stays, so that numbers go on after it.
+    fn trim_journal(&mut self, before: Timestamp, items_max: usize) -> Result<usize, EngineError> {
+        let to = Bound::Excluded(self.journal_last.to_be_bytes().to_vec());
+        let mut trimmed = 0;
+        for row in self.store.view().range(Space::Journal, Bound::Unbounded, to).take(items_max) {
+            let (key, value) = row.map_err(store_failed)?;
+            let (written_at, _) = decode_entry(&value).map_err(damaged)?;
+            if written_at >= before {
+                break;
+            }
+            self.batch.remove(Space::Journal, key.to_vec());
+            trimmed += 1;
+        }
+        Ok(trimmed)
+    }
+
+    fn stored(&self, key: &RecordKey) -> Result<Option<Record>, EngineError> {
+        Ok(self.lookup(key)?.map(|record| (*record).clone()))
+    }
+
+    fn lookup(&self, key: &RecordKey) -> Result<Option<Arc<Record>>, EngineError> {
+        let cache_key = (key.collection, key.id.clone());
+        for cached in [&self.pending, &self.young, &self.old] {
+            if let Some(record) = cached.get(&cache_key) {
+                return Ok(Some(record.clone()));
+            }
+        }
+        Ok(self.load(key.collection, &key.id)?.map(Arc::new))
+    }
+
+    fn load(&self, collection: Collection, id: &RecordId) -> Result<Option<Record>, EngineError> {
+        let Some(body) =
+            self.store.get(Space::Records, &record_key(collection, id)).map_err(store_failed)?
+        else {
+            return Ok(None);
+        };
+        let view = || self.store.view();
+        load(&self.tables, collection, id, &body, view).map(Some)
+    }
+
+    /// Puts the record and everything that follows from it into the batch.
+    fn write(&mut self, record: Record) -> Result<(), EngineError> {
+        let before = self.lookup(&record.key)?;
+        let (collection, id) = (record.key.collection, record.key.id.clone());
+        let apart = |kind| self.tables.stands_apart(collection, kind);
+        let inside = |record: &Record| -> Vec<_> {
+            let parts = record.parts.iter().filter(|(key, _)| !apart(key.kind()));
+            parts.map(|(key, part)| (key.clone(), part.revision)).collect()
+        };
+        let body_stands = before.as_ref().is_some_and(|before| {
+            before.header == record.header && inside(before) == inside(&record)
+        });
+        if !body_stands {
+            let parts = record.parts.iter().filter(|(key, _)| !apart(key.kind()));
+            let body = encode_record(&record, parts);
+            self.batch.put(Space::Records, record_key(collection, &id), body);
+            self.write_pointers(before.as_deref(), &record)?;
+            self.write_due(before.as_deref(), &record);
+        }
+        self.write_parts_apart(before.as_deref(), &record);
+        self.pending.insert((collection, id), Arc::new(record));
+        Ok(())
+    }
+
+    fn write_pointers(&mut self, before: Option<&Record>, record: &Record) -> Result<(), EngineError> {
+        let tables = self.tables.clone();
+        for table in tables.pointers(record.key.collection) {
+            let row = |record: &Record| match record.header.content.live() {
+                Some(header) => table.row(header, &record.key.id),
+                None => Ok(None),
+            };
+            let (old, new) = (before.map(row).transpose()?.flatten(), row(record)?);
+            if old == new {
+                continue;
+            }
+            if let Some(old) = old {
+                self.batch.remove(Space::Paths, old);
+            }
+            if let Some(new) = new {
+                self.batch.put(Space::Paths, new, vec![record.key.id.as_str().len() as u8]);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_due(&mut self, before: Option<&Record>, record: &Record) {
+        let (old, new) = (before.and_then(due_of), due_of(record));
+        if old == new {
+            return;
+        }
+        if let Some((due, at)) = old {
+            self.batch.remove(Space::Due, due_key(due, at, &record.key));
+        }
+        if let Some((due, at)) = new {
+            self.batch.put(Space::Due, due_key(due, at, &record.key), Vec::new());
+        }
+    }
+
+    fn write_parts_apart(&mut self, before: Option<&Record>, record: &Record) {
+        let collection = record.key.collection;
+        let revision_before = |key| Some(before?.parts.get(key)?.revision);
+        for (key, part) in &record.parts {
+            if self.tables.stands_apart(collection, key.kind())
+                && revision_before(key) != Some(part.revision)
+            {
+                self.batch.put(Space::Parts, part_row_key(&record.key, key), encode_part(part));
+            }
+        }
+        for key in before.iter().flat_map(|before| before.parts.keys()) {
+            if self.tables.stands_apart(collection, key.kind()) && !record.parts.contains_key(key) {
+                self.batch.remove(Space::Parts, part_row_key(&record.key, key));
+            }
+        }
+    }
+
+    /// Removes a record with everything that follows from it, without a trace.
+    fn erase(&mut self, record: &Record) -> Result<(), EngineError> {
+        let key = &record.key;
+        self.batch.remove(Space::Records, record_key(key.collection, &key.id));
+        for part in record.parts.keys() {
+            if self.tables.stands_apart(key.collection, part.kind()) {
+                self.batch.remove(Space::Parts, part_row_key(key, part));
+            }
+        }
+        if let Some(header) = record.header.content.live() {
+            for table in self.tables.pointers(key.collection) {
+                if let Some(row) = table.row(header, &key.id)? {
+                    self.batch.remove(Space::Paths, row);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, written_at: Timestamp, event: &JournalEvent) {
+        self.journal_last += 1;
+        let key = self.journal_last.to_be_bytes().to_vec();
+        self.batch.put(Space::Journal, key, encode_entry(written_at, event));
+    }
+
+    /// Fences stop routers, lost terms stop movers.
+    fn admit(&self, key: &RecordKey, authority: &Authority) -> Result<(), EngineError> {
+        match authority {
+            Authority::Router { generation } => {
+                match self.fences.iter().find(|fence| fence.stops(key, *generation)) {
+                    Some(fence) => {
+                        Err(EngineError::Fenced { used: *generation, fence: fence.generation })
+                    }
+                    None => Ok(()),
+                }
+            }
+            Authority::Mover { term } => self.hold_term(term),
+        }
+    }
+
+    fn hold_term(&self, term: &MoverTerm) -> Result<(), EngineError> {
+        match self.terms.get(&term.move_name) {
+            Some(current) if *current > term.term => {
+                Err(EngineError::TermLost { lost: term.clone(), current: *current })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(crate) fn control_get(store: &dyn Store, name: &str) -> Result<Option<ControlValue>, EngineError> {
+    let Some(stored) = store.get(Space::Meta, &control_key(name)).map_err(store_failed)? else {
+        return Ok(None);
+    };
+    let (head, bytes) = stored
+        .split_at_checked(8)
+        .ok_or_else(|| EngineError::Damaged { reason: "a control value is cut short".to_owned() })?;
+    Ok(Some(ControlValue { number: number(head)?, bytes: bytes.to_vec() }))
+}
+
+pub(crate) fn position(number: u64) -> Position {
+    Position(number.to_be_bytes().to_vec())
+}
+
+pub(crate) fn number(bytes: &[u8]) -> Result<u64, EngineError> {
+    let bytes = <[u8; 8]>::try_from(bytes)
+        .map_err(|_| EngineError::Damaged { reason: "a number has a wrong length".to_owned() })?;
+    Ok(u64::from_be_bytes(bytes))
+}
+
+fn control_key(name: &str) -> Vec<u8> {
+    [META_CONTROL, name.as_bytes()].concat()
+}
+
+/// The end of all keys that start with `prefix`; prefixes here never end in 0xff.
+fn end_of(prefix: &[u8]) -> Bound<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    Bound::Excluded(end)
+}
+
+/// A record that expires at `now` has expired.
+fn after(now: Timestamp) -> Timestamp {
+    Timestamp::from_unix_micros(now.unix_micros().saturating_add(1))
+}

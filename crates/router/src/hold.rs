@@ -1,0 +1,99 @@
+//! Holding: a request for frozen keys waits for the map that lets it go on.
+//!
+//! Bounded in number and time. A held request wakes when this router's map
+//! changes; one of all the held ones looks into the control store each
+//! `hold_poll_ms`, because the map may be published by another process.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::error::RouterError;
+use crate::map::Map;
+use crate::router::Router;
+
+/// How long one request may still be held, over all its holds.
+#[derive(Debug, Default)]
+pub(crate) struct HoldBudget {
+    deadline: Option<Duration>,
+}
+
+impl Router {
+    /// Returns when the current map satisfies `goes_on`.
+    pub(crate) async fn hold(
+        &self,
+        budget: &mut HoldBudget,
+        goes_on: impl Fn(&Map) -> bool,
+    ) -> Result<(), RouterError> {
+        let mut maps = self.current.subscribe();
+        if goes_on(&maps.borrow_and_update()) {
+            return Ok(());
+        }
+        let _place = self.take_place()?;
+        let deadline =
+            *budget.deadline.get_or_insert_with(|| self.world.elapsed() + self.limits.hold());
+        loop {
+            let left = deadline.saturating_sub(self.world.elapsed());
+            if left.is_zero() {
+                self.counts.holds_refused.add_one();
+                return Err(RouterError::HoldExpired { hold_ms_max: self.limits.hold_ms_max });
+            }
+            tokio::select! {
+                biased;
+                changed = maps.changed() => changed.expect("the router keeps the sender while it holds"),
+                () = self.poll_after(self.limits.hold_poll()) => {}
+                () = self.world.sleep(left) => {}
+            }
+            if goes_on(&maps.borrow_and_update()) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Looks for a newer map, unless another request is looking already. A
+    /// control store that does not answer now is asked again at the next turn.
+    pub(crate) async fn poll_map(&self) {
+        let Some(_turn) = Turn::take(&self.polling) else { return };
+        if let Err(error) = self.refresh().await {
+            tracing::warn!(%error, "the map could not be refreshed");
+        }
+    }
+
+    async fn poll_after(&self, pause: Duration) {
+        self.world.sleep(pause).await;
+        self.poll_map().await;
+    }
+
+    fn take_place(&self) -> Result<Place<'_>, RouterError> {
+        let held_requests_max = self.limits.held_requests_max;
+        if self.held.fetch_add(1, Ordering::AcqRel) >= held_requests_max {
+            self.held.fetch_sub(1, Ordering::AcqRel);
+            self.counts.holds_refused.add_one();
+            return Err(RouterError::HoldFull { held_requests_max });
+        }
+        self.counts.held.add_one();
+        Ok(Place(&self.held))
+    }
+}
+
+/// Given back also when the held request is dropped.
+struct Place<'a>(&'a AtomicUsize);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+struct Turn<'a>(&'a AtomicBool);
+
+impl<'a> Turn<'a> {
+    fn take(taken: &'a AtomicBool) -> Option<Turn<'a>> {
+        (!taken.swap(true, Ordering::AcqRel)).then_some(Turn(taken))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}

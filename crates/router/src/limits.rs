@@ -1,0 +1,117 @@
+//! Every bound of the router, with its unit.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// No pause, hold or clock error may be set longer than this.
+const DURATION_MS_MAX: u64 = 600_000;
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Requests that wait for frozen keys at once; one more is refused.
+    pub held_requests_max: usize,
+    /// How long one request waits, over all its holds.
+    pub hold_ms_max: u64,
+    /// How often a held request looks for a new map.
+    pub hold_poll_ms: u64,
+    /// How often one write goes again because a fence stopped it.
+    pub fenced_retries_max: u32,
+    /// How often one write proposes a higher revision.
+    pub stale_retries_max: u32,
+    /// How often one request goes again because the shard was not available.
+    pub unavailable_retries_max: u32,
+    /// How often one write is sent again to learn what became of it.
+    pub unknown_resends_max: u32,
+    /// The least pause before a request goes again; chance adds up to as much.
+    pub retry_pause_ms: u64,
+    /// How often one read goes again because the generation changed under it.
+    pub read_restarts_max: u32,
+    /// Readers of one key that wait for an answer at once.
+    pub readers_waiting_max: usize,
+    /// How often one listing starts again because the generation changed under it.
+    pub listing_restarts_max: u32,
+    /// Pages that one listing asks of one shard to fill its own.
+    pub listing_pages_max: u32,
+    /// Changes in one commit.
+    pub changes_together_max: usize,
+    /// How far records may be ahead of this process's clock (W5).
+    pub clock_ahead_ms_max: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is {value}: choose {least} to {most}")]
+pub struct LimitsError {
+    pub name: &'static str,
+    pub value: u64,
+    pub least: u64,
+    pub most: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            held_requests_max: 10_000,
+            hold_ms_max: 5_000,
+            hold_poll_ms: 50,
+            fenced_retries_max: 16,
+            stale_retries_max: 16,
+            unavailable_retries_max: 4,
+            unknown_resends_max: 4,
+            retry_pause_ms: 10,
+            read_restarts_max: 16,
+            readers_waiting_max: 10_000,
+            listing_restarts_max: 16,
+            listing_pages_max: 16,
+            changes_together_max: 128,
+            clock_ahead_ms_max: 500,
+        }
+    }
+}
+
+impl Limits {
+    pub fn check(&self) -> Result<(), LimitsError> {
+        let counts = u64::from(u32::MAX);
+        let length = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+        let bounds = [
+            ("held_requests_max", length(self.held_requests_max), 0, counts),
+            ("hold_ms_max", self.hold_ms_max, 1, DURATION_MS_MAX),
+            ("hold_poll_ms", self.hold_poll_ms, 1, self.hold_ms_max),
+            ("retry_pause_ms", self.retry_pause_ms, 1, DURATION_MS_MAX),
+            ("readers_waiting_max", length(self.readers_waiting_max), 1, counts),
+            ("listing_pages_max", u64::from(self.listing_pages_max), 1, counts),
+            ("changes_together_max", length(self.changes_together_max), 1, counts),
+            ("clock_ahead_ms_max", self.clock_ahead_ms_max, 1, DURATION_MS_MAX),
+        ];
+        match bounds.into_iter().find(|(_, value, least, most)| !(least..=most).contains(&value)) {
+            Some((name, value, least, most)) => Err(LimitsError { name, value, least, most }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn hold(&self) -> Duration {
+        Duration::from_millis(self.hold_ms_max)
+    }
+
+    pub(crate) fn hold_poll(&self) -> Duration {
+        Duration::from_millis(self.hold_poll_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_hold_and_what_cannot_work_is_named() {
+        fn check(limits: Limits, expected: &str) {
+            assert_eq!(limits.check().unwrap_err().name, expected);
+        }
+        Limits::default().check().unwrap();
+        check(Limits { hold_ms_max: 0, ..Limits::default() }, "hold_ms_max");
+        check(Limits { hold_poll_ms: 5_001, ..Limits::default() }, "hold_poll_ms");
+        check(Limits { readers_waiting_max: 0, ..Limits::default() }, "readers_waiting_max");
+        check(Limits { clock_ahead_ms_max: 600_001, ..Limits::default() }, "clock_ahead_ms_max");
+    }
+}

@@ -1,0 +1,94 @@
+//! The revision clock: proposals that are unique per key and rise (W5).
+//!
+//! Keys share stripes by hash. A stripe remembers the last revision proposed
+//! for any of its keys, so that two changes of one key in the same tick of the
+//! clock never get the same number; that keys of one stripe push each other a
+//! tick ahead now and then does no harm.
+
+use std::sync::{Mutex, MutexGuard};
+
+use engine_api::{RecordKey, Revision, Timestamp, Writer};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// How many stripes keys are spread over.
+pub const REVISION_STRIPES: usize = 4096;
+
+#[derive(Debug)]
+pub struct RevisionClock {
+    writer: Writer,
+    clock_ahead_ms_max: u64,
+    stripes: Vec<Mutex<Revision>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClockError {
+    #[error(
+        "a record is {ahead_ms} ms ahead of this machine's clock, {clock_ahead_ms_max} ms are \
+         allowed: set the clocks right"
+    )]
+    Behind { ahead_ms: u64, clock_ahead_ms_max: u64 },
+}
+
+impl RevisionClock {
+    pub fn new(writer: Writer, clock_ahead_ms_max: u64) -> RevisionClock {
+        let stripes = (0..REVISION_STRIPES).map(|_| Mutex::default()).collect();
+        RevisionClock { writer, clock_ahead_ms_max, stripes }
+    }
+
+    /// One revision for a change of these keys: at least the clock's, above
+    /// `floor`, above everything proposed for any of them before.
+    pub fn propose<'a>(
+        &self,
+        keys: impl IntoIterator<Item = &'a RecordKey>,
+        now: Timestamp,
+        floor: Revision,
+    ) -> Result<Revision, ClockError> {
+        let mut stripes = self.lock_all(keys);
+        let floor = stripes.iter().fold(floor, |floor, last| floor.max(**last));
+        self.check_ahead(floor, now)?;
+        let revision = Revision::at(now, self.writer).max(Revision::above(floor, self.writer));
+        stripes.iter_mut().for_each(|last| **last = revision);
+        Ok(revision)
+    }
+
+    /// Remembers a number that an engine gave to a change of this key itself.
+    /// One too far ahead is left to the next proposal that really meets it, or
+    /// it would push every key of its stripe along.
+    pub fn observe(&self, key: &RecordKey, revision: Revision, now: Timestamp) {
+        if self.check_ahead(revision, now).is_ok() {
+            let mut last = self.lock(stripe_of(key));
+            *last = revision.max(*last);
+        }
+    }
+
+    fn check_ahead(&self, seen: Revision, now: Timestamp) -> Result<(), ClockError> {
+        let ahead_us = seen.time().unix_micros().saturating_sub(now.unix_micros());
+        let ahead_ms = u64::try_from(ahead_us / 1000).unwrap_or(0);
+        if ahead_ms > self.clock_ahead_ms_max {
+            let clock_ahead_ms_max = self.clock_ahead_ms_max;
+            return Err(ClockError::Behind { ahead_ms, clock_ahead_ms_max });
+        }
+        Ok(())
+    }
+
+    /// Always in the order of their numbers, so that two groups never wait for each other.
+    fn lock_all<'a>(
+        &self,
+        keys: impl IntoIterator<Item = &'a RecordKey>,
+    ) -> Vec<MutexGuard<'_, Revision>> {
+        let mut numbers: Vec<usize> = keys.into_iter().map(stripe_of).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.into_iter().map(|number| self.lock(number)).collect()
+    }
+
+    fn lock(&self, number: usize) -> MutexGuard<'_, Revision> {
+        self.stripes[number].lock().expect("no code panics while it holds the lock")
+    }
+}
+
+fn stripe_of(key: &RecordKey) -> usize {
+    let seed = u64::from(key.collection.number());
+    let hash = xxh3_64_with_seed(key.id.as_str().as_bytes(), seed);
+    usize::try_from(hash % REVISION_STRIPES as u64).expect("a stripe's number is small")
+}

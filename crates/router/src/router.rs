@@ -1,0 +1,176 @@
+//! The router: shards, the current map, and what the write and read paths share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
+
+use engine_api::{ControlStore, Engine, EngineError, Generation, Remedy, World, Writer};
+use tokio::sync::watch;
+
+use crate::counts::RouterCounts;
+use crate::error::RouterError;
+use crate::keeper::MapKeeper;
+use crate::limits::Limits;
+use crate::map::{Map, ShardName};
+use crate::read::Lanes;
+use crate::revisions::RevisionClock;
+
+#[derive(Clone, Debug)]
+pub struct RouterConfig {
+    pub shards: BTreeMap<ShardName, Arc<dyn Engine>>,
+    pub control: Arc<dyn ControlStore>,
+    pub world: Arc<dyn World>,
+    pub writer: Writer,
+    pub limits: Limits,
+    pub map_view: MapView,
+}
+
+/// Where the router looks when it checks, after an answer, that the generation
+/// is still the one it asked under (W16).
+///
+/// A fence in the store judges writes, not reads: a read sent to the source
+/// just before a cutover may be answered after the target has taken newer
+/// writes. What is promised of no-lag reads and of listings is therefore:
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MapView {
+    /// At the map this router holds. Enough, and free, when this router is the
+    /// only one: no write goes to the target before [`Router::publish`] or
+    /// [`Router::refresh`] has installed the new map here, and from then on
+    /// every read still under way under the old one is read again. With a
+    /// second router that refreshes earlier, reads here may lag until this one
+    /// refreshes too.
+    #[default]
+    ThisProcess,
+    /// At the control store, once after every answer. Holds for any number of
+    /// routers: if the generation stands after the answer, it stood when the
+    /// engine gave it. Costs one control read a request.
+    ControlStore,
+}
+
+#[derive(Debug)]
+pub struct Router {
+    pub(crate) shards: BTreeMap<ShardName, Arc<dyn Engine>>,
+    pub(crate) keeper: MapKeeper,
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) clock: RevisionClock,
+    pub(crate) limits: Limits,
+    pub(crate) map_view: MapView,
+    pub(crate) current: watch::Sender<Arc<Map>>,
+    pub(crate) held: AtomicUsize,
+    pub(crate) polling: AtomicBool,
+    pub(crate) lanes: Lanes,
+    pub(crate) counts: RouterCounts,
+}
+
+impl Router {
+    /// Opens on the map that stands in the control store.
+    pub async fn open(config: RouterConfig) -> Result<Arc<Router>, RouterError> {
+        config.limits.check()?;
+        let keeper = MapKeeper::new(config.control);
+        let map = keeper.load().await?.ok_or(RouterError::NoMap)?;
+        check_shards(&map, &config.shards)?;
+        Ok(Arc::new(Router {
+            clock: RevisionClock::new(config.writer, config.limits.clock_ahead_ms_max),
+            shards: config.shards,
+            keeper,
+            world: config.world,
+            limits: config.limits,
+            map_view: config.map_view,
+            current: watch::Sender::new(map),
+            held: AtomicUsize::new(0),
+            polling: AtomicBool::new(false),
+            lanes: Lanes::default(),
+            counts: RouterCounts::default(),
+        }))
+    }
+
+    /// The map this router serves under now.
+    pub fn map(&self) -> Arc<Map> {
+        self.current.borrow().clone()
+    }
+
+    pub fn counts(&self) -> &RouterCounts {
+        &self.counts
+    }
+
+    /// Takes over the standing map if it is newer; wakes held requests.
+    pub async fn refresh(&self) -> Result<Generation, RouterError> {
+        let map = self.keeper.load().await?.ok_or(RouterError::NoMap)?;
+        self.install(map)
+    }
+
+    /// Publishes the next map and serves under it at once. On a lost race the
+    /// standing map is installed before the error is returned.
+    pub async fn publish(&self, map: Map) -> Result<Generation, RouterError> {
+        check_shards(&map, &self.shards)?;
+        match self.keeper.publish(&map).await {
+            Ok(()) => self.install(Arc::new(map)),
+            Err(error) => {
+                if error.remedy() != Remedy::GiveUp {
+                    self.poll_map().await;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    fn install(&self, map: Arc<Map>) -> Result<Generation, RouterError> {
+        check_shards(&map, &self.shards)?;
+        self.current.send_if_modified(|current| {
+            let newer = map.generation > current.generation;
+            if newer {
+                *current = map;
+            }
+            newer
+        });
+        Ok(self.map().generation)
+    }
+
+    /// The generation as the map view sees it, after an answer (W16).
+    pub(crate) async fn seen_generation(&self) -> Result<Generation, RouterError> {
+        match self.map_view {
+            MapView::ThisProcess => Ok(self.map().generation),
+            MapView::ControlStore => self.refresh().await,
+        }
+    }
+
+    pub(crate) fn engine(&self, shard: &ShardName) -> &Arc<dyn Engine> {
+        self.shards.get(shard).expect("a map is installed only if every shard it names is here")
+    }
+
+    pub(crate) async fn pause(&self) {
+        let pause_ms = self.limits.retry_pause_ms;
+        let extra_ms = self.world.random() % pause_ms;
+        self.world.sleep(Duration::from_millis(pause_ms + extra_ms)).await;
+    }
+
+    /// Counts one more attempt of a read, or ends it with the error.
+    pub(crate) async fn retry_read(
+        &self,
+        retries: &mut u32,
+        error: RouterError,
+    ) -> Result<(), RouterError> {
+        match error.remedy() {
+            Remedy::Retry | Remedy::ReadBack if *retries < self.limits.unavailable_retries_max => {
+                *retries += 1;
+                self.counts.unavailable_retries.add_one();
+                self.pause().await;
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+pub(crate) fn of_shard(shard: &ShardName) -> impl FnOnce(EngineError) -> RouterError + '_ {
+    move |source| RouterError::Engine { shard: shard.clone(), source }
+}
+
+fn check_shards(
+    map: &Map,
+    shards: &BTreeMap<ShardName, Arc<dyn Engine>>,
+) -> Result<(), RouterError> {
+    let known: BTreeSet<ShardName> = shards.keys().cloned().collect();
+    Ok(map.check(&known)?)
+}

@@ -1,0 +1,366 @@
+//! The one write path.
+//!
+//! A write ends in one of three ways: `Ok` with a definite outcome, an error
+//! that means nothing was changed, or `OutcomeUnknown`. Once an answer was lost
+//! the change is only ever sent again as it was, with the same revision, and
+//! only `Done` ends the doubt: any other answer may describe the world after
+//! the first attempt was applied and superseded, so that reporting it as "not
+//! applied" would be a lie.
+
+use engine_api::{
+    Authority, Change, EngineError, FenceKind, Generation, Outcome, RecordKey, Revision,
+    WriteContext,
+};
+
+use crate::error::RouterError;
+use crate::hold::HoldBudget;
+use crate::map::{Map, MapError, ShardName};
+use crate::router::{Router, of_shard};
+
+/// What became of a write, and where in time it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub outcome: Outcome,
+    /// The change's own number if it is `Done`: the token that puts the
+    /// client's next change above this one. Otherwise what was proposed.
+    pub revision: Revision,
+    /// The map under which the answer was given.
+    pub generation: Generation,
+}
+
+/// One write on its way, over all its attempts.
+#[derive(Debug)]
+struct Course {
+    changes: Vec<Change>,
+    /// Above this everything proposed must lie (W5).
+    floor: Revision,
+    doubt: Option<Doubt>,
+    hold: HoldBudget,
+    fenced: u32,
+    stale: u32,
+    unavailable: u32,
+    resends: u32,
+}
+
+/// An attempt whose answer was lost: its revision is kept from then on.
+#[derive(Clone, Debug)]
+struct Doubt {
+    revision: Revision,
+    reason: String,
+}
+
+/// What an attempt leads to.
+enum Step {
+    Finished(Written),
+    Again,
+}
+
+impl Router {
+    /// Writes one change. `floor` is the newest revision the client has seen.
+    pub async fn write(&self, change: Change, floor: Revision) -> Result<Written, RouterError> {
+        self.write_all(vec![change], floor).await
+    }
+
+    /// Writes changes that stand or fall together; one shard must own them all.
+    pub async fn write_together(
+        &self,
+        changes: Vec<Change>,
+        floor: Revision,
+    ) -> Result<Written, RouterError> {
+        self.write_all(changes, floor).await
+    }
+
+    async fn write_all(&self, changes: Vec<Change>, floor: Revision) -> Result<Written, RouterError> {
+        self.check_changes(&changes)?;
+        let floor = changes.iter().filter_map(expected_revision).fold(floor, Revision::max);
+        let mut course = Course::new(changes, floor);
+        loop {
+            match self.attempt(&mut course).await {
+                Ok(Step::Again) => {}
+                Ok(Step::Finished(written)) => return Ok(written),
+                Err(error) => return Err(self.with_doubt(&course, error)),
+            }
+        }
+    }
+
+    async fn attempt(&self, course: &mut Course) -> Result<Step, RouterError> {
+        let map = self.map();
+        check_shard_keys(&map, &course.changes)?;
+        if is_frozen(&map, &course.changes)? {
+            let changes = &course.changes;
+            let thawed = |map: &Map| !is_frozen(map, changes).unwrap_or(false);
+            self.hold(&mut course.hold, thawed).await?;
+            return Ok(Step::Again);
+        }
+        let shard = one_owner(&map, &course.changes)?;
+        let context = self.context(course, &map)?;
+        let revision = context.revision;
+        let answer = self.send(shard, &course.changes, context).await;
+        let answer = match self.trusted(shard, &map, answer).await {
+            Trusted::Answer(answer) => answer,
+            Trusted::UnderAnotherMap => return course.again_after_fence(self),
+        };
+        self.judge(course, &map, shard, revision, answer).await
+    }
+
+    /// The same revision again after a lost answer, a new proposal otherwise.
+    fn context(&self, course: &Course, map: &Map) -> Result<WriteContext, RouterError> {
+        let now = self.world.now();
+        let revision = match &course.doubt {
+            Some(doubt) => doubt.revision,
+            None => self.clock.propose(course.keys(), now, course.floor)?,
+        };
+        Ok(WriteContext { authority: Authority::Router { generation: map.generation }, now, revision })
+    }
+
+    async fn send(
+        &self,
+        shard: &ShardName,
+        changes: &[Change],
+        context: WriteContext,
+    ) -> Result<Outcome, EngineError> {
+        let engine = self.engine(shard);
+        match changes {
+            [change] => engine.apply(change.clone(), context).await,
+            _ => engine.apply_together(changes.to_vec(), context).await,
+        }
+    }
+
+    /// Where no fence stands in the store, an answer counts only if the
+    /// generation is still the one it was sent under (W16). A late `Done` is in
+    /// doubt, since nobody may have carried it over; a late refusal changed
+    /// nothing and is asked again of the new owner.
+    async fn trusted(
+        &self,
+        shard: &ShardName,
+        map: &Map,
+        answer: Result<Outcome, EngineError>,
+    ) -> Trusted {
+        let Ok(outcome) = &answer else { return Trusted::Answer(answer) };
+        match self.engine(shard).capabilities().fence {
+            FenceKind::InStore => return Trusted::Answer(answer),
+            FenceKind::ByLease => {}
+        }
+        match self.seen_generation().await {
+            Ok(generation) if generation == map.generation => Trusted::Answer(answer),
+            Ok(_) if !outcome.is_done() => Trusted::UnderAnotherMap,
+            Ok(generation) => Trusted::Answer(Err(EngineError::OutcomeUnknown {
+                reason: format!("sent under map {}, answered under {generation}", map.generation),
+            })),
+            Err(error) => Trusted::Answer(Err(EngineError::OutcomeUnknown {
+                reason: format!("the generation could not be checked: {error}"),
+            })),
+        }
+    }
+
+    async fn judge(
+        &self,
+        course: &mut Course,
+        map: &Map,
+        shard: &ShardName,
+        proposed: Revision,
+        answer: Result<Outcome, EngineError>,
+    ) -> Result<Step, RouterError> {
+        let generation = map.generation;
+        match answer {
+            Ok(Outcome::Done { revision }) => {
+                let now = self.world.now();
+                course.keys().for_each(|key| self.clock.observe(key, revision, now));
+                let outcome = Outcome::Done { revision };
+                Ok(Step::Finished(Written { outcome, revision, generation }))
+            }
+            Ok(outcome) if course.doubt.is_some() => Err(RouterError::OutcomeUnknown {
+                revision: proposed,
+                reason: format!("an answer was lost, and then the record was found changed: {}", name(&outcome)),
+            }),
+            Ok(Outcome::Stale { stored }) => course.again_above(self, stored),
+            Ok(outcome) => Ok(Step::Finished(Written { outcome, revision: proposed, generation })),
+            Err(EngineError::Fenced { fence, .. }) => {
+                self.poll_map().await;
+                self.hold(&mut course.hold, |map| map.generation >= fence).await?;
+                course.again_after_fence(self)
+            }
+            Err(EngineError::OutcomeUnknown { reason }) => {
+                course.again_in_doubt(self, proposed, reason).await
+            }
+            Err(error @ EngineError::Unavailable { .. }) => {
+                course.again_when_available(self, of_shard(shard)(error)).await
+            }
+            Err(error) => Err(of_shard(shard)(error)),
+        }
+    }
+
+    /// An error that says "nothing was changed" may not be told after a lost answer.
+    fn with_doubt(&self, course: &Course, error: RouterError) -> RouterError {
+        let error = match (&course.doubt, error) {
+            (None, error) | (_, error @ RouterError::OutcomeUnknown { .. }) => error,
+            (Some(doubt), error) => RouterError::OutcomeUnknown {
+                revision: doubt.revision,
+                reason: format!("{}; then: {error}", doubt.reason),
+            },
+        };
+        if matches!(error, RouterError::OutcomeUnknown { .. }) {
+            self.counts.unknown_outcomes.add_one();
+        }
+        error
+    }
+
+    fn check_changes(&self, changes: &[Change]) -> Result<(), RouterError> {
+        let changes_together_max = self.limits.changes_together_max;
+        let refused = |reason| Err(RouterError::NotAWrite { reason, changes_together_max });
+        if changes.is_empty() {
+            return refused("nothing is to be written");
+        }
+        if changes.len() > changes_together_max {
+            return refused("too many changes in one commit");
+        }
+        if changes.iter().any(|change| matches!(change, Change::PutImage { .. })) {
+            return refused("images are a mover's to put");
+        }
+        Ok(())
+    }
+}
+
+enum Trusted {
+    Answer(Result<Outcome, EngineError>),
+    UnderAnotherMap,
+}
+
+impl Course {
+    fn new(changes: Vec<Change>, floor: Revision) -> Course {
+        Course {
+            changes,
+            floor,
+            doubt: None,
+            hold: HoldBudget::default(),
+            fenced: 0,
+            stale: 0,
+            unavailable: 0,
+            resends: 0,
+        }
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &RecordKey> {
+        self.changes.iter().map(Change::key)
+    }
+
+    fn again_above(&mut self, router: &Router, stored: Revision) -> Result<Step, RouterError> {
+        if self.stale >= router.limits.stale_retries_max {
+            let key = self.changes[0].key().to_string();
+            return Err(RouterError::Contended { key, times: self.stale });
+        }
+        self.stale += 1;
+        router.counts.stale_retries.add_one();
+        self.floor = self.floor.max(stored);
+        Ok(Step::Again)
+    }
+
+    fn again_after_fence(&mut self, router: &Router) -> Result<Step, RouterError> {
+        if self.fenced >= router.limits.fenced_retries_max {
+            return Err(RouterError::MapUnsteady { times: self.fenced });
+        }
+        self.fenced += 1;
+        router.counts.fenced_retries.add_one();
+        Ok(Step::Again)
+    }
+
+    async fn again_in_doubt(
+        &mut self,
+        router: &Router,
+        revision: Revision,
+        reason: String,
+    ) -> Result<Step, RouterError> {
+        self.doubt = Some(Doubt { revision, reason: reason.clone() });
+        if self.resends >= router.limits.unknown_resends_max {
+            return Err(RouterError::OutcomeUnknown { revision, reason });
+        }
+        self.resends += 1;
+        router.counts.unknown_resends.add_one();
+        router.pause().await;
+        Ok(Step::Again)
+    }
+
+    async fn again_when_available(
+        &mut self,
+        router: &Router,
+        error: RouterError,
+    ) -> Result<Step, RouterError> {
+        if self.unavailable >= router.limits.unavailable_retries_max {
+            return Err(error);
+        }
+        self.unavailable += 1;
+        router.counts.unavailable_retries.add_one();
+        router.pause().await;
+        Ok(Step::Again)
+    }
+}
+
+/// The record's own revision, where the change names it (W5).
+fn expected_revision(change: &Change) -> Option<Revision> {
+    match change {
+        Change::ChangeIf { expected, .. } | Change::Remove { expected, .. } => Some(*expected),
+        Change::CreateIfAbsent { .. }
+        | Change::Patch { .. }
+        | Change::Stock { .. }
+        | Change::PutImage { .. } => None,
+    }
+}
+
+/// Refuses a header whose shard-key fields are not those the key was made of (W8).
+fn check_shard_keys(map: &Map, changes: &[Change]) -> Result<(), MapError> {
+    for change in changes {
+        let (Change::CreateIfAbsent { key, header, .. } | Change::ChangeIf { key, header, .. }) = change
+        else {
+            continue;
+        };
+        let found = map.key_for(key.collection, key.id.clone(), header)?.shard_key;
+        if found != key.shard_key {
+            return Err(MapError::ShardKeyDiffers {
+                key: key.to_string(),
+                routed_by: key.shard_key.to_string(),
+                header_says: found.to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn is_frozen(map: &Map, changes: &[Change]) -> Result<bool, MapError> {
+    for change in changes {
+        if map.is_frozen(change.key())? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn one_owner<'a>(map: &'a Map, changes: &[Change]) -> Result<&'a ShardName, RouterError> {
+    let first = changes[0].key();
+    let first_shard = map.owner(first)?;
+    for change in &changes[1..] {
+        let other_shard = map.owner(change.key())?;
+        if other_shard != first_shard {
+            return Err(RouterError::NotTogether {
+                first: first.to_string(),
+                first_shard: first_shard.clone(),
+                other: change.key().to_string(),
+                other_shard: other_shard.clone(),
+            });
+        }
+    }
+    Ok(first_shard)
+}
+
+/// The outcome without what the record holds: errors are logged, records are shoppers' own.
+fn name(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done { .. } => "done",
+        Outcome::Exists { .. } => "another record lives there",
+        Outcome::Conflict { .. } => "the header is another one",
+        Outcome::NoRecord => "no record lives there",
+        Outcome::GuardFailed { .. } => "the guard does not hold",
+        Outcome::Stale { .. } => "something newer is stored",
+        Outcome::TooManyParts { .. } => "the record has too many parts",
+        Outcome::Stock(_) => "the stock refuses it",
+    }
+}
