@@ -90,11 +90,30 @@ pub fn decide_together(
                 return Ok(GroupDecision::Answer(Outcome::Done { revision }));
             }
             (Decision::Answer(Outcome::Done { .. }), _) => {}
-            (Decision::Answer(refusal), _) => return Ok(GroupDecision::Answer(refusal)),
+            // What an earlier attempt sold out must not refuse its repeat.
+            (Decision::Answer(refusal), _) => {
+                let before = applied_before(changes, context, stored)?;
+                return Ok(GroupDecision::Answer(before.unwrap_or(refusal)));
+            }
         }
     }
     let revision = writes.iter().map(|(_, _, revision)| *revision).max().unwrap_or(context.revision);
     Ok(GroupDecision::Write { writes, revision })
+}
+
+/// The answer of a guard that bears this commit's revision already.
+fn applied_before(
+    changes: &[Change],
+    context: &WriteContext,
+    mut stored: impl FnMut(&RecordKey) -> Result<Option<Record>, EngineError>,
+) -> Result<Option<Outcome>, EngineError> {
+    for change in changes.iter().filter(|change| change.is_conditional()) {
+        let decision = decide(stored(change.key())?.as_ref(), change, context)?;
+        if let Decision::Answer(done @ Outcome::Done { .. }) = decision {
+            return Ok(Some(done));
+        }
+    }
+    Ok(None)
 }
 
 /// Refuses a change that no engine could keep, before anything is asked of a store.
@@ -279,18 +298,17 @@ fn remove(stored: Option<&Record>, expected: Revision, context: &WriteContext) -
 
 fn put_image(stored: Option<&Record>, image: &Record) -> Decision {
     let revision = image.newest_revision();
-    let kind = match image.header.content {
+    let mut record = stored.unwrap_or(image).clone();
+    // Merging also drops parts that the image's own header has cleared.
+    let merged = record.merge(image);
+    if stored.is_some() && merged == Merged::Unchanged {
+        return Decision::Answer(Outcome::Done { revision });
+    }
+    let kind = match record.header.content {
         Content::Live(_) => ChangeKind::Written,
         Content::Removed => ChangeKind::Removed,
     };
-    let Some(stored) = stored else {
-        return Decision::Write { record: image.clone(), kind, revision };
-    };
-    let mut record = stored.clone();
-    match record.merge(image) {
-        Merged::Changed => Decision::Write { record, kind, revision },
-        Merged::Unchanged => Decision::Answer(Outcome::Done { revision }),
-    }
+    Decision::Write { record, kind, revision }
 }
 
 pub(crate) fn live(stored: Option<&Record>, now: Timestamp) -> Option<&Record> {

@@ -41,9 +41,9 @@ use crate::record::{Record, RecordKey};
 ///   removed or expired record answer `NoRecord` (W2); a failed guard answers
 ///   `GuardFailed`.
 /// - E8 A revision at or below what it would replace is refused as `Stale`
-///   with the revision to go above. Stock changes are the exception: they are
-///   numbered above the stored part by the engine itself, because their
-///   idempotency is the reservation's (W5).
+///   with the revision to go above. Stock changes (all but `Receive`) are the
+///   exception: they are numbered above the stored part by the engine itself,
+///   because their idempotency is the reservation's (W5).
 /// - E9 Stock: available + reserved + sold = received after every change; a
 ///   take is refused below zero, at another price, below the floor, and counts
 ///   once per order (W12, W13).

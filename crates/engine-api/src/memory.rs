@@ -268,7 +268,16 @@ impl State {
             let expired = record.expires_at().is_some_and(|at| at <= work.now);
             let old_mark = record.header.content == Content::Removed
                 && record.header.revision.time() < work.marks_before;
-            if left == 0 || !(expired || old_mark) {
+            if left == 0 {
+                return true;
+            }
+            if !(expired || old_mark) {
+                let parts = record.parts.len();
+                record.forget_marks(work.marks_before);
+                if record.parts.len() < parts {
+                    left -= 1;
+                    done.marks += 1;
+                }
                 return true;
             }
             left -= 1;

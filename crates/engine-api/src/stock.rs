@@ -47,6 +47,13 @@ pub(crate) fn decide(
         step => step,
     };
     let floor = current.map_or(Revision::ZERO, |part| part.revision);
+    // An absolute count has no reservation to know its repeat by: like any
+    // patch it must be newer than what it replaces.
+    if matches!((&step, action), (Step::Changed, StockAction::Receive { .. }))
+        && context.revision <= floor
+    {
+        return Ok(Decision::Answer(Outcome::Stale { stored: floor }));
+    }
     Ok(match step {
         Step::Refused(refusal) => refused(refusal),
         Step::Repeated => Decision::Answer(Outcome::Done { revision: floor }),

@@ -193,5 +193,6 @@ fn open_failed(path: &Path, error: StoreError) -> OpenError {
         StoreError::Io(source) => OpenError::Io { path, source },
         StoreError::Locked => OpenError::Locked { path },
         StoreError::Library(reason) => OpenError::Damaged { path, reason },
+        StoreError::Stopped => OpenError::Io { path, source: std::io::Error::other(error) },
     }
 }

@@ -20,6 +20,8 @@ mod read;
 mod tables;
 mod codec;
 mod store;
+#[cfg(test)]
+mod faults;
 
 pub use committer::CommitCounts;
 pub use directory::{FORMAT, FREE_BYTES_MIN, OpenError};

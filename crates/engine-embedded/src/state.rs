@@ -18,7 +18,7 @@ use engine_api::{
 use crate::codec::{decode_entry, decode_fences, encode_entry, encode_fences, encode_part, encode_record};
 use crate::read::{damaged, load, store_failed};
 use crate::store::{Batch, Space, Store, StoreError};
-use crate::tables::{Due, Tables, due_bound, due_key, due_of, due_record, part_row_key, record_key};
+use crate::tables::{Due, Tables, due_bound, due_key, due_record, dues_of, part_row_key, record_key};
 
 /// Decoded records kept for the next change of the same key. Two halves: when
 /// the young one is full it becomes the old one, and the old one is dropped.
@@ -171,34 +171,51 @@ impl State {
     /// Collects what has fallen due, by the index of due times: the cost is
     /// what is collected, not what is stored. Called with nothing pending.
     pub(crate) fn maintain(&mut self, work: &Maintenance) -> Result<Maintained, EngineError> {
-        let expired = self.collect(Due::Expiry, after(work.now), work.items_max)?;
-        let marks = self.collect(Due::Mark, work.marks_before, work.items_max - expired)?;
-        let left = work.items_max - expired - marks;
+        let mut left = work.items_max;
+        let expired = self.due_before(Due::Expiry, after(work.now), left)?;
+        left -= expired.len();
+        let marks = self.due_before(Due::Mark, work.marks_before, left)?;
+        left -= marks.len();
+        let part_marks = self.due_before(Due::PartMark, work.marks_before, left)?;
+        left -= part_marks.len();
+        for record in expired.iter().chain(&marks) {
+            self.erase(record)?;
+        }
+        for record in &part_marks {
+            // What has just been erased is not to be written again.
+            if !expired.iter().any(|erased| erased.key == record.key) {
+                let mut record = record.clone();
+                record.forget_marks(work.marks_before);
+                self.write(record)?;
+            }
+        }
         let journal_entries = self.trim_journal(work.journal_before, left)?;
-        Ok(Maintained { expired, marks, journal_entries })
+        Ok(Maintained {
+            expired: expired.len(),
+            marks: marks.len() + part_marks.len(),
+            journal_entries,
+        })
     }
 
-    fn collect(&mut self, due: Due, before: Timestamp, items_max: usize) -> Result<usize, EngineError> {
+    fn due_before(
+        &self,
+        due: Due,
+        before: Timestamp,
+        items_max: usize,
+    ) -> Result<Vec<Record>, EngineError> {
         let from = Bound::Included(vec![due as u8]);
         let to = Bound::Excluded(due_bound(due, before));
-        let rows: Vec<_> = self
-            .store
-            .view()
-            .range(Space::Due, from, to)
-            .take(items_max)
-            .collect::<Result<_, _>>()
-            .map_err(store_failed)?;
-        for (row, _) in &rows {
-            let (collection, id) = due_record(row)
-                .ok_or_else(|| EngineError::Damaged { reason: "a due row is malformed".to_owned() })?;
-            if let Some(record) = self.load(collection, &id)? {
-                self.erase(&record)?;
-            }
-            self.batch.remove(Space::Due, row.to_vec());
-            self.young.remove(&(collection, id.clone()));
-            self.old.remove(&(collection, id));
+        let mut records = Vec::new();
+        for row in self.store.view().range(Space::Due, from, to).take(items_max) {
+            let (row, _) = row.map_err(store_failed)?;
+            let record = match due_record(&row) {
+                Some((collection, id)) => self.load(collection, &id)?,
+                None => None,
+            };
+            let reason = || "a due row speaks of no record".to_owned();
+            records.push(record.ok_or_else(|| EngineError::Damaged { reason: reason() })?);
         }
-        Ok(rows.len())
+        Ok(records)
     }
 
     /// The last entry stays, so that numbers go on after it.
@@ -258,8 +275,8 @@ impl State {
             let body = encode_record(&record, parts);
             self.batch.put(Space::Records, record_key(collection, &id), body);
             self.write_pointers(before.as_deref(), &record)?;
-            self.write_due(before.as_deref(), &record);
         }
+        self.write_dues(before.as_deref(), &record);
         self.write_parts_apart(before.as_deref(), &record);
         self.pending.insert((collection, id), Arc::new(record));
         Ok(())
@@ -286,16 +303,13 @@ impl State {
         Ok(())
     }
 
-    fn write_due(&mut self, before: Option<&Record>, record: &Record) {
-        let (old, new) = (before.and_then(due_of), due_of(record));
-        if old == new {
-            return;
+    fn write_dues(&mut self, before: Option<&Record>, record: &Record) {
+        let (old, new) = (before.map(dues_of).unwrap_or_default(), dues_of(record));
+        for (due, at) in old.iter().filter(|due| !new.contains(due)) {
+            self.batch.remove(Space::Due, due_key(*due, *at, &record.key));
         }
-        if let Some((due, at)) = old {
-            self.batch.remove(Space::Due, due_key(due, at, &record.key));
-        }
-        if let Some((due, at)) = new {
-            self.batch.put(Space::Due, due_key(due, at, &record.key), Vec::new());
+        for (due, at) in new.iter().filter(|due| !old.contains(due)) {
+            self.batch.put(Space::Due, due_key(*due, *at, &record.key), Vec::new());
         }
     }
 
@@ -319,6 +333,11 @@ impl State {
     /// Removes a record with everything that follows from it, without a trace.
     fn erase(&mut self, record: &Record) -> Result<(), EngineError> {
         let key = &record.key;
+        self.young.remove(&(key.collection, key.id.clone()));
+        self.old.remove(&(key.collection, key.id.clone()));
+        for (due, at) in dues_of(record) {
+            self.batch.remove(Space::Due, due_key(due, at, key));
+        }
         self.batch.remove(Space::Records, record_key(key.collection, &key.id));
         for part in record.parts.keys() {
             if self.tables.stands_apart(key.collection, part.kind()) {

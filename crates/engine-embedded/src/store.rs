@@ -65,6 +65,10 @@ pub(crate) enum StoreError {
     Io(#[from] io::Error),
     #[error("{0}")]
     Library(String),
+    /// The library met an error of the disk, perhaps in the background, and
+    /// writes no more until it is opened anew.
+    #[error("an earlier write to the disk failed; check the disk and its free space")]
+    Stopped,
     #[error("another process has it open")]
     Locked,
 }
@@ -165,6 +169,7 @@ impl From<fjall::Error> for StoreError {
         match error {
             fjall::Error::Io(error) => StoreError::Io(error),
             fjall::Error::Locked => StoreError::Locked,
+            fjall::Error::Poisoned => StoreError::Stopped,
             other => StoreError::Library(other.to_string()),
         }
     }
@@ -180,7 +185,7 @@ impl StoreError {
                     | io::ErrorKind::QuotaExceeded
                     | io::ErrorKind::FileTooLarge
             ),
-            StoreError::Library(_) | StoreError::Locked => false,
+            StoreError::Library(_) | StoreError::Stopped | StoreError::Locked => false,
         }
     }
 }

@@ -4,7 +4,7 @@ use engine_api::layout::key::encode_value;
 use engine_api::layout::{
     AccessPath, Collection, Direction, Field, Fields, KeyColumn, PartKind, Parts, Role, Table,
 };
-use engine_api::{EngineError, PartKey, Record, RecordId, RecordKey, Timestamp};
+use engine_api::{Content, EngineError, PartKey, Record, RecordId, RecordKey, Timestamp};
 
 use crate::codec::put_part_key;
 
@@ -207,15 +207,22 @@ pub(crate) fn part_row_key(key: &RecordKey, part: &PartKey) -> Vec<u8> {
 #[repr(u8)]
 pub(crate) enum Due {
     Expiry = 1,
+    /// The record itself is a mark.
     Mark = 2,
+    /// The oldest mark among the parts of a living record.
+    PartMark = 3,
 }
 
-/// When the record falls due, if ever.
-pub(crate) fn due_of(record: &Record) -> Option<(Due, Timestamp)> {
-    match record.header.content.live() {
-        None => Some((Due::Mark, record.header.revision.time())),
-        Some(_) => record.expires_at().map(|at| (Due::Expiry, at)),
+/// When the record falls due, and for what.
+pub(crate) fn dues_of(record: &Record) -> Vec<(Due, Timestamp)> {
+    if record.header.content == Content::Removed {
+        return vec![(Due::Mark, record.header.revision.time())];
     }
+    let expiry = record.expires_at().map(|at| (Due::Expiry, at));
+    let marks = record.parts.values().filter(|part| part.content == Content::Removed);
+    let oldest = marks.map(|part| part.revision).min();
+    let part_mark = oldest.map(|revision| (Due::PartMark, revision.time()));
+    expiry.into_iter().chain(part_mark).collect()
 }
 
 pub(crate) fn due_key(due: Due, at: Timestamp, record: &RecordKey) -> Vec<u8> {

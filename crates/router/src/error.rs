@@ -20,12 +20,20 @@ pub enum RouterError {
     #[error(transparent)]
     Clock(#[from] ClockError),
     #[error("{reason}: send between 1 and {changes_together_max} changes, none of them an image")]
-    NotAWrite { reason: &'static str, changes_together_max: usize },
+    NotAWrite {
+        reason: &'static str,
+        changes_together_max: usize,
+    },
     #[error(
         "{first} is on shard {first_shard}, {other} on {other_shard}: changes in one commit need \
          one shard, send them apart"
     )]
-    NotTogether { first: String, first_shard: ShardName, other: String, other_shard: ShardName },
+    NotTogether {
+        first: String,
+        first_shard: ShardName,
+        other: String,
+        other_shard: ShardName,
+    },
     #[error("{held_requests_max} requests wait for frozen keys already: try again later")]
     HoldFull { held_requests_max: usize },
     #[error("the keys stayed frozen or fenced for {hold_ms_max} ms: try again later")]
@@ -35,12 +43,18 @@ pub enum RouterError {
     #[error("{key} was changed by others {times} times in between: try again")]
     Contended { key: String, times: u32 },
     #[error("{readers_waiting_max} readers wait for {key} already: try again later")]
-    TooManyReaders { key: String, readers_waiting_max: usize },
+    TooManyReaders {
+        key: String,
+        readers_waiting_max: usize,
+    },
     /// The change may be applied, now or before something newer replaced it.
     #[error("the change {revision} may have been applied or not ({reason}): read back")]
     OutcomeUnknown { revision: Revision, reason: String },
     #[error("shard {shard}: {source}")]
-    Engine { shard: ShardName, source: EngineError },
+    Engine {
+        shard: ShardName,
+        source: EngineError,
+    },
 }
 
 impl RouterError {

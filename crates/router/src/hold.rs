@@ -4,7 +4,8 @@
 //! changes; one of all the held ones looks into the control store each
 //! `hold_poll_ms`, because the map may be published by another process.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::error::RouterError;
@@ -29,13 +30,16 @@ impl Router {
             return Ok(());
         }
         let _place = self.take_place()?;
-        let deadline =
-            *budget.deadline.get_or_insert_with(|| self.world.elapsed() + self.limits.hold());
+        let deadline = *budget
+            .deadline
+            .get_or_insert_with(|| self.world.elapsed() + self.limits.hold());
         loop {
             let left = deadline.saturating_sub(self.world.elapsed());
             if left.is_zero() {
                 self.counts.holds_refused.add_one();
-                return Err(RouterError::HoldExpired { hold_ms_max: self.limits.hold_ms_max });
+                return Err(RouterError::HoldExpired {
+                    hold_ms_max: self.limits.hold_ms_max,
+                });
             }
             tokio::select! {
                 biased;
@@ -49,18 +53,24 @@ impl Router {
         }
     }
 
-    /// Looks for a newer map, unless another request is looking already. A
-    /// control store that does not answer now is asked again at the next turn.
-    pub(crate) async fn poll_map(&self) {
-        let Some(_turn) = Turn::take(&self.polling) else { return };
-        if let Err(error) = self.refresh().await {
-            tracing::warn!(%error, "the map could not be refreshed");
-        }
+    /// Looks for a newer map now, unless another request is looking already. A
+    /// control store that does not answer is asked again at the next poll.
+    pub(crate) async fn look_for_map(&self) {
+        self.look_if_older_than(Duration::ZERO).await;
     }
 
     async fn poll_after(&self, pause: Duration) {
         self.world.sleep(pause).await;
-        self.poll_map().await;
+        self.look_if_older_than(pause).await;
+    }
+
+    async fn look_if_older_than(&self, age: Duration) {
+        let Some(_turn) = self.lookout.turn(self.world.elapsed(), age) else {
+            return;
+        };
+        if let Err(error) = self.refresh().await {
+            tracing::warn!(%error, "the map could not be refreshed");
+        }
     }
 
     fn take_place(&self) -> Result<Place<'_>, RouterError> {
@@ -84,16 +94,45 @@ impl Drop for Place<'_> {
     }
 }
 
-struct Turn<'a>(&'a AtomicBool);
+/// Sees to it that a thousand held requests ask the control store like one.
+#[derive(Debug, Default)]
+pub(crate) struct Lookout(Mutex<Looks>);
 
-impl<'a> Turn<'a> {
-    fn take(taken: &'a AtomicBool) -> Option<Turn<'a>> {
-        (!taken.swap(true, Ordering::AcqRel)).then_some(Turn(taken))
+#[derive(Debug, Default)]
+struct Looks {
+    under_way: bool,
+    last: Option<Duration>,
+}
+
+impl Lookout {
+    /// `None` when someone is looking, or has begun to less than `age` ago.
+    fn turn(&self, now: Duration, age: Duration) -> Option<Turn<'_>> {
+        let mut looks = self.lock();
+        if looks.under_way
+            || looks
+                .last
+                .is_some_and(|last| now.saturating_sub(last) < age)
+        {
+            return None;
+        }
+        *looks = Looks {
+            under_way: true,
+            last: Some(now),
+        };
+        Some(Turn(self))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Looks> {
+        self.0
+            .lock()
+            .expect("no code panics while it holds the lock")
     }
 }
 
+struct Turn<'a>(&'a Lookout);
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        self.0.lock().under_way = false;
     }
 }

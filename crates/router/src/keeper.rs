@@ -33,13 +33,18 @@ struct Standing {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeeperError {
     #[error("map {offered} does not follow map {current}: take the standing map and edit that one")]
-    NotNext { offered: Generation, current: Generation },
+    NotNext {
+        offered: Generation,
+        current: Generation,
+    },
     #[error(
         "another map was published first, {generation} stands there now: edit that one",
         generation = current.as_ref().map_or(Generation(0), |map| map.generation)
     )]
     Lost { current: Option<Arc<Map>> },
-    #[error("whether map {offered} was published is not known ({reason}): load the map and compare")]
+    #[error(
+        "whether map {offered} was published is not known ({reason}): load the map and compare"
+    )]
     OutcomeUnknown { offered: Generation, reason: String },
     #[error("the map has {bytes} bytes, the control store takes {most}: join ranges or unpin keys")]
     TooLong { bytes: usize, most: usize },
@@ -62,7 +67,10 @@ impl KeeperError {
 
 impl MapKeeper {
     pub fn new(control: Arc<dyn ControlStore>) -> MapKeeper {
-        MapKeeper { control, last_read: Mutex::new(None) }
+        MapKeeper {
+            control,
+            last_read: Mutex::new(None),
+        }
     }
 
     /// The map that stands in the control store, or `None` before the first.
@@ -76,14 +84,23 @@ impl MapKeeper {
         map.check_shape()?;
         let bytes = map.to_json();
         if bytes.len() > CONTROL_BYTES_MAX {
-            return Err(KeeperError::TooLong { bytes: bytes.len(), most: CONTROL_BYTES_MAX });
+            return Err(KeeperError::TooLong {
+                bytes: bytes.len(),
+                most: CONTROL_BYTES_MAX,
+            });
         }
         let standing = self.standing().await?;
-        let current = standing.as_ref().map_or(Generation(0), |standing| standing.map.generation);
+        let current = standing
+            .as_ref()
+            .map_or(Generation(0), |standing| standing.map.generation);
         if map.generation != current.next() {
-            return Err(KeeperError::NotNext { offered: map.generation, current });
+            return Err(KeeperError::NotNext {
+                offered: map.generation,
+                current,
+            });
         }
-        self.offer(map, standing.map(|standing| standing.number), bytes).await
+        self.offer(map, standing.map(|standing| standing.number), bytes)
+            .await
     }
 
     /// Offers the same bytes against the same number until an answer arrives:
@@ -96,11 +113,17 @@ impl MapKeeper {
     ) -> Result<(), KeeperError> {
         let mut lost_answer: Option<String> = None;
         for _ in 0..PUBLISH_ATTEMPTS_MAX {
-            match self.control.compare_and_set(MAP_NAME, expected, bytes.clone()).await {
+            match self
+                .control
+                .compare_and_set(MAP_NAME, expected, bytes.clone())
+                .await
+            {
                 Ok(SetOutcome::Set { .. }) => return Ok(()),
                 Ok(SetOutcome::Lost { current }) => {
                     let Some(reason) = lost_answer else {
-                        return Err(KeeperError::Lost { current: self.parse_all(current)? });
+                        return Err(KeeperError::Lost {
+                            current: self.parse_all(current)?,
+                        });
                     };
                     return self.judge_after_lost_answer(map, &bytes, current, reason);
                 }
@@ -110,7 +133,10 @@ impl MapKeeper {
             }
         }
         let reason = lost_answer.unwrap_or_else(|| "no answer arrived".to_owned());
-        Err(KeeperError::OutcomeUnknown { offered: map.generation, reason })
+        Err(KeeperError::OutcomeUnknown {
+            offered: map.generation,
+            reason,
+        })
     }
 
     /// An earlier attempt may have won: then its own bytes stand there, unless
@@ -128,30 +154,51 @@ impl MapKeeper {
         let current = self.parse_all(current)?;
         match &current {
             Some(standing) if standing.generation > map.generation => {
-                Err(KeeperError::OutcomeUnknown { offered: map.generation, reason })
+                Err(KeeperError::OutcomeUnknown {
+                    offered: map.generation,
+                    reason,
+                })
             }
             _ => Err(KeeperError::Lost { current }),
         }
     }
 
     async fn standing(&self) -> Result<Option<Standing>, KeeperError> {
-        let Some(value) = self.control.control_get(MAP_NAME).await? else { return Ok(None) };
+        let Some(value) = self.control.control_get(MAP_NAME).await? else {
+            return Ok(None);
+        };
         Ok(Some(self.parse(value)?))
     }
 
     fn parse_all(&self, value: Option<ControlValue>) -> Result<Option<Arc<Map>>, KeeperError> {
-        Ok(value.map(|value| self.parse(value)).transpose()?.map(|standing| standing.map))
+        Ok(value
+            .map(|value| self.parse(value))
+            .transpose()?
+            .map(|standing| standing.map))
     }
 
     fn parse(&self, value: ControlValue) -> Result<Standing, KeeperError> {
-        let last_read = || self.last_read.lock().expect("no code panics while it holds the lock");
-        if let Some(known) = last_read().as_ref().filter(|known| known.number == value.number) {
+        let last_read = || {
+            self.last_read
+                .lock()
+                .expect("no code panics while it holds the lock")
+        };
+        if let Some(known) = last_read()
+            .as_ref()
+            .filter(|known| known.number == value.number)
+        {
             return Ok(known.clone());
         }
         let map = Arc::new(Map::from_json(&value.bytes)?);
-        let standing = Standing { number: value.number, map };
+        let standing = Standing {
+            number: value.number,
+            map,
+        };
         let mut known = last_read();
-        if known.as_ref().is_none_or(|known| known.number < standing.number) {
+        if known
+            .as_ref()
+            .is_none_or(|known| known.number < standing.number)
+        {
             *known = Some(standing.clone());
         }
         Ok(standing)

@@ -13,17 +13,17 @@
 
 #![forbid(unsafe_code)]
 
-pub mod map;
-mod limits;
 mod counts;
 mod error;
+mod hold;
 mod keeper;
+mod limits;
+mod listing;
+pub mod map;
+mod read;
 mod revisions;
 mod router;
-mod hold;
 mod write;
-mod read;
-mod listing;
 
 pub use counts::{Counter, RouterCounts};
 pub use error::RouterError;

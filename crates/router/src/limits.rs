@@ -75,17 +75,50 @@ impl Limits {
         let counts = u64::from(u32::MAX);
         let length = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
         let bounds = [
-            ("held_requests_max", length(self.held_requests_max), 0, counts),
+            (
+                "held_requests_max",
+                length(self.held_requests_max),
+                0,
+                counts,
+            ),
             ("hold_ms_max", self.hold_ms_max, 1, DURATION_MS_MAX),
             ("hold_poll_ms", self.hold_poll_ms, 1, self.hold_ms_max),
             ("retry_pause_ms", self.retry_pause_ms, 1, DURATION_MS_MAX),
-            ("readers_waiting_max", length(self.readers_waiting_max), 1, counts),
-            ("listing_pages_max", u64::from(self.listing_pages_max), 1, counts),
-            ("changes_together_max", length(self.changes_together_max), 1, counts),
-            ("clock_ahead_ms_max", self.clock_ahead_ms_max, 1, DURATION_MS_MAX),
+            (
+                "readers_waiting_max",
+                length(self.readers_waiting_max),
+                1,
+                counts,
+            ),
+            (
+                "listing_pages_max",
+                u64::from(self.listing_pages_max),
+                1,
+                counts,
+            ),
+            (
+                "changes_together_max",
+                length(self.changes_together_max),
+                1,
+                counts,
+            ),
+            (
+                "clock_ahead_ms_max",
+                self.clock_ahead_ms_max,
+                1,
+                DURATION_MS_MAX,
+            ),
         ];
-        match bounds.into_iter().find(|(_, value, least, most)| !(least..=most).contains(&value)) {
-            Some((name, value, least, most)) => Err(LimitsError { name, value, least, most }),
+        match bounds
+            .into_iter()
+            .find(|(_, value, least, most)| !(least..=most).contains(&value))
+        {
+            Some((name, value, least, most)) => Err(LimitsError {
+                name,
+                value,
+                least,
+                most,
+            }),
             None => Ok(()),
         }
     }
@@ -109,9 +142,33 @@ mod tests {
             assert_eq!(limits.check().unwrap_err().name, expected);
         }
         Limits::default().check().unwrap();
-        check(Limits { hold_ms_max: 0, ..Limits::default() }, "hold_ms_max");
-        check(Limits { hold_poll_ms: 5_001, ..Limits::default() }, "hold_poll_ms");
-        check(Limits { readers_waiting_max: 0, ..Limits::default() }, "readers_waiting_max");
-        check(Limits { clock_ahead_ms_max: 600_001, ..Limits::default() }, "clock_ahead_ms_max");
+        check(
+            Limits {
+                hold_ms_max: 0,
+                ..Limits::default()
+            },
+            "hold_ms_max",
+        );
+        check(
+            Limits {
+                hold_poll_ms: 5_001,
+                ..Limits::default()
+            },
+            "hold_poll_ms",
+        );
+        check(
+            Limits {
+                readers_waiting_max: 0,
+                ..Limits::default()
+            },
+            "readers_waiting_max",
+        );
+        check(
+            Limits {
+                clock_ahead_ms_max: 600_001,
+                ..Limits::default()
+            },
+            "clock_ahead_ms_max",
+        );
     }
 }

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use layout::{Field, Value};
 
 use crate::error::RouterError;
-use crate::map::{CollectionMap, Map, ShardName};
+use crate::map::{CollectionMap, Map, MapError, ShardName};
 use crate::router::{Router, of_shard};
 
 /// What one shard gave for a page.
@@ -28,7 +28,10 @@ impl Router {
         for _ in 0..=self.limits.listing_restarts_max {
             let map = self.map();
             let seen = match self.page(&map, query).await {
-                Ok(page) => self.seen_generation().await.map(|generation| (page, generation)),
+                Ok(page) => self
+                    .seen_generation()
+                    .await
+                    .map(|generation| (page, generation)),
                 Err(error) => Err(error),
             };
             match seen {
@@ -37,15 +40,25 @@ impl Router {
                 Err(error) => self.retry_read(&mut retries, error).await?,
             }
         }
-        Err(RouterError::MapUnsteady { times: self.limits.listing_restarts_max })
+        Err(RouterError::MapUnsteady {
+            times: self.limits.listing_restarts_max,
+        })
     }
 
     async fn page(&self, map: &Map, query: &Query) -> Result<Page, RouterError> {
         let collection = map.collection(query.path.shape().collection)?;
-        let context = ReadContext { now: self.world.now(), freshness: Freshness::Latest };
-        let shards = shards_for(collection, query);
-        let shares = shards.iter().map(|shard| self.share(collection, shard, query, context));
-        let shares = join_all(shares).await.into_iter().collect::<Result<Vec<Share>, _>>()?;
+        let context = ReadContext {
+            now: self.world.now(),
+            freshness: Freshness::Latest,
+        };
+        let shards = shards_for(collection, query)?;
+        let shares = shards
+            .iter()
+            .map(|shard| self.share(collection, shard, query, context));
+        let shares = join_all(shares)
+            .await
+            .into_iter()
+            .collect::<Result<Vec<Share>, _>>()?;
         Ok(merge(query, shares))
     }
 
@@ -58,13 +71,26 @@ impl Router {
         context: ReadContext,
     ) -> Result<Share, RouterError> {
         let limit = page_limit(query);
-        let mut share = Share { records: Vec::new(), read_to: query.after.clone() };
+        let mut share = Share {
+            records: Vec::new(),
+            read_to: query.after.clone(),
+        };
         for _ in 0..self.limits.listing_pages_max {
-            let part = Query { after: share.read_to.take(), limit, ..query.clone() };
-            let page = self.engine(shard).query(&part, context).await.map_err(of_shard(shard))?;
+            let part = Query {
+                after: share.read_to.take(),
+                limit,
+                ..query.clone()
+            };
+            let page = self
+                .engine(shard)
+                .query(&part, context)
+                .await
+                .map_err(of_shard(shard))?;
             let own = |record: &Record| collection.owner(&record.key.shard_key) == shard;
             let own = page.records.into_iter().filter(own);
-            share.records.extend(own.map(|record| (Cursor::of(query.path, &record), record)));
+            share
+                .records
+                .extend(own.map(|record| (Cursor::of(query.path, &record), record)));
             share.read_to = page.next;
             if share.records.len() >= limit || share.read_to.is_none() {
                 break;
@@ -75,16 +101,27 @@ impl Router {
 }
 
 /// The one shard that the question determines, or all of the collection's.
-fn shards_for<'a>(collection: &'a CollectionMap, query: &Query) -> Vec<&'a ShardName> {
+fn shards_for<'a>(
+    collection: &'a CollectionMap,
+    query: &Query,
+) -> Result<Vec<&'a ShardName>, MapError> {
     let shape = query.path.shape();
     let given = |field: Field| -> Option<Value> {
-        let equal = shape.equals.iter().zip(&query.equals).find(|(name, _)| **name == field);
-        let only = shape.only.filter(|(name, _)| *name == field).map(|(_, text)| Value::text(text));
+        let equal = shape
+            .equals
+            .iter()
+            .zip(&query.equals)
+            .find(|(name, _)| **name == field);
+        let only = shape
+            .only
+            .filter(|(name, _)| *name == field)
+            .map(|(_, text)| Value::text(text));
         equal.map(|(_, value)| value.clone()).or(only)
     };
     match collection.shard_key_from(shape.collection, given) {
-        Ok(key) => vec![collection.owner(&key)],
-        Err(_) => collection.shards().into_iter().collect(),
+        Ok(key) => Ok(vec![collection.owner(&key)]),
+        Err(MapError::ShardKeyFieldMissing { .. }) => Ok(collection.shards().into_iter().collect()),
+        Err(error) => Err(error),
     }
 }
 
@@ -105,8 +142,15 @@ fn merge(query: &Query, shares: Vec<Share>) -> Page {
     let limit = page_limit(query);
     let full = found.len() > limit || (found.len() == limit && read_to.is_some());
     found.truncate(limit);
-    let next = if full { found.last().map(|(cursor, _)| cursor.clone()) } else { read_to };
-    Page { records: found.into_iter().map(|(_, record)| record).collect(), next }
+    let next = if full {
+        found.last().map(|(cursor, _)| cursor.clone())
+    } else {
+        read_to
+    };
+    Page {
+        records: found.into_iter().map(|(_, record)| record).collect(),
+        next,
+    }
 }
 
 fn page_limit(query: &Query) -> usize {

@@ -38,7 +38,11 @@ pub struct CollectionMap {
     pub shard_key: Vec<Field>,
     pub cut: Cut,
     /// Keys that live elsewhere than the cut says.
-    #[serde(with = "json::pinned", default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        with = "json::pinned",
+        default,
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub pinned: BTreeMap<ShardKey, ShardName>,
     /// Keys that nobody may write now. Their owner still answers reads.
     #[serde(with = "json::scopes", default, skip_serializing_if = "Vec::is_empty")]
@@ -68,7 +72,11 @@ pub struct SlotRun {
 #[serde(deny_unknown_fields)]
 pub struct RangeStart {
     /// The first key of the range; only the first range has none.
-    #[serde(with = "json::optional_shard_key", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        with = "json::optional_shard_key",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     pub from: Option<ShardKey>,
     pub shard: ShardName,
 }
@@ -78,11 +86,16 @@ impl Map {
     pub const FIRST_GENERATION: Generation = Generation(1);
 
     pub fn first(collections: BTreeMap<Collection, CollectionMap>) -> Map {
-        Map { generation: Map::FIRST_GENERATION, collections }
+        Map {
+            generation: Map::FIRST_GENERATION,
+            collections,
+        }
     }
 
     pub fn collection(&self, collection: Collection) -> Result<&CollectionMap, MapError> {
-        self.collections.get(&collection).ok_or(MapError::NoCollection { collection })
+        self.collections
+            .get(&collection)
+            .ok_or(MapError::NoCollection { collection })
     }
 
     /// The one shard that serves the key under this generation.
@@ -96,7 +109,10 @@ impl Map {
 
     /// Every shard that serves something.
     pub fn shards(&self) -> BTreeSet<&ShardName> {
-        self.collections.values().flat_map(CollectionMap::shards).collect()
+        self.collections
+            .values()
+            .flat_map(CollectionMap::shards)
+            .collect()
     }
 
     /// The full name of a record, its shard key taken from the header.
@@ -108,10 +124,20 @@ impl Map {
     ) -> Result<RecordKey, MapError> {
         let id_field = collection.id_field();
         let value = |field: Field| {
-            if field == id_field { Some(Value::text(id.as_str())) } else { header.get(field).cloned() }
+            if field == id_field {
+                Some(Value::text(id.as_str()))
+            } else {
+                header.get(field).cloned()
+            }
         };
-        let shard_key = self.collection(collection)?.shard_key_from(collection, value)?;
-        Ok(RecordKey { collection, id, shard_key })
+        let shard_key = self
+            .collection(collection)?
+            .shard_key_from(collection, value)?;
+        Ok(RecordKey {
+            collection,
+            id,
+            shard_key,
+        })
     }
 
     /// The full name of a record whose id alone routes it.
@@ -125,8 +151,9 @@ impl Map {
 
     /// Reads a map and checks its shape: what comes from a store is not trusted.
     pub fn from_json(bytes: &[u8]) -> Result<Map, MapError> {
-        let map: Map = serde_json::from_slice(bytes)
-            .map_err(|error| MapError::Unreadable { reason: error.to_string() })?;
+        let map: Map = serde_json::from_slice(bytes).map_err(|error| MapError::Unreadable {
+            reason: error.to_string(),
+        })?;
         map.check_shape()?;
         Ok(map)
     }
@@ -151,7 +178,9 @@ impl CollectionMap {
     }
 
     pub fn owner(&self, key: &ShardKey) -> &ShardName {
-        self.pinned.get(key).unwrap_or_else(|| self.cut.shard_of(key))
+        self.pinned
+            .get(key)
+            .unwrap_or_else(|| self.cut.shard_of(key))
     }
 
     pub fn is_frozen(&self, key: &ShardKey) -> bool {
@@ -176,11 +205,16 @@ impl CollectionMap {
             .shard_key
             .iter()
             .map(|field| {
-                value(*field).ok_or(MapError::ShardKeyFieldMissing { collection, field: *field })
+                value(*field).ok_or(MapError::ShardKeyFieldMissing {
+                    collection,
+                    field: *field,
+                })
             })
             .collect::<Result<Vec<Value>, MapError>>()?;
-        ShardKey::of(&values)
-            .map_err(|error| MapError::NotAShardKey { collection, reason: error.to_string() })
+        ShardKey::of(&values).map_err(|error| MapError::NotAShardKey {
+            collection,
+            reason: error.to_string(),
+        })
     }
 }
 
@@ -193,7 +227,8 @@ impl Cut {
         assert!(!shards.is_empty() && shards.len() <= usize::from(layout::SLOT_COUNT));
         let owners = Slot::all()
             .map(|slot| {
-                let index = usize::from(slot.number()) * shards.len() / usize::from(layout::SLOT_COUNT);
+                let index =
+                    usize::from(slot.number()) * shards.len() / usize::from(layout::SLOT_COUNT);
                 shards[index].clone()
             })
             .collect();

@@ -39,7 +39,9 @@ impl Router {
     pub async fn get(&self, key: &RecordKey) -> Result<Option<Record>, RouterError> {
         let image = self.joined(key).await?;
         let now = self.world.now();
-        Ok(image.filter(|image| image.live_at(now).is_some()).map(Arc::unwrap_or_clone))
+        Ok(image
+            .filter(|image| image.live_at(now).is_some())
+            .map(Arc::unwrap_or_clone))
     }
 
     /// What is stored, marks included.
@@ -54,7 +56,11 @@ impl Router {
             .batch
             .answer
             .get_or_init(|| async {
-                let _turn = reader.turn.acquire().await.expect("nobody closes a lane's turn");
+                let _turn = reader
+                    .turn
+                    .acquire()
+                    .await
+                    .expect("nobody closes a lane's turn");
                 reader.depart();
                 read_here = true;
                 self.read(key).await
@@ -73,10 +79,20 @@ impl Router {
         for _ in 0..=self.limits.read_restarts_max {
             let map = self.map();
             let shard = map.owner(key)?;
-            let context = ReadContext { now: self.world.now(), freshness: Freshness::Latest };
-            let answer = self.engine(shard).get(key, context).await.map_err(of_shard(shard));
+            let context = ReadContext {
+                now: self.world.now(),
+                freshness: Freshness::Latest,
+            };
+            let answer = self
+                .engine(shard)
+                .get(key, context)
+                .await
+                .map_err(of_shard(shard));
             let seen = match answer {
-                Ok(image) => self.seen_generation().await.map(|generation| (image, generation)),
+                Ok(image) => self
+                    .seen_generation()
+                    .await
+                    .map(|generation| (image, generation)),
                 Err(error) => Err(error),
             };
             match seen {
@@ -87,12 +103,18 @@ impl Router {
                 Err(error) => self.retry_read(&mut retries, error).await?,
             }
         }
-        Err(RouterError::MapUnsteady { times: self.limits.read_restarts_max })
+        Err(RouterError::MapUnsteady {
+            times: self.limits.read_restarts_max,
+        })
     }
 }
 
 impl Lanes {
-    fn enter(&self, key: &RecordKey, readers_waiting_max: usize) -> Result<Reader<'_>, RouterError> {
+    fn enter(
+        &self,
+        key: &RecordKey,
+        readers_waiting_max: usize,
+    ) -> Result<Reader<'_>, RouterError> {
         let mut lanes = self.lock();
         let lane = lanes.entry(key.clone()).or_insert_with(|| Lane {
             turn: Arc::new(Semaphore::new(1)),
@@ -100,15 +122,25 @@ impl Lanes {
             readers: 0,
         });
         if lane.readers >= readers_waiting_max {
-            return Err(RouterError::TooManyReaders { key: key.to_string(), readers_waiting_max });
+            return Err(RouterError::TooManyReaders {
+                key: key.to_string(),
+                readers_waiting_max,
+            });
         }
         lane.readers += 1;
         let batch = lane.gathering.get_or_insert_default().clone();
-        Ok(Reader { lanes: self, key: key.clone(), turn: lane.turn.clone(), batch })
+        Ok(Reader {
+            lanes: self,
+            key: key.clone(),
+            turn: lane.turn.clone(),
+            batch,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<RecordKey, Lane>> {
-        self.0.lock().expect("no code panics while it holds the lock")
+        self.0
+            .lock()
+            .expect("no code panics while it holds the lock")
     }
 }
 
@@ -124,7 +156,8 @@ impl Reader<'_> {
     /// From here on newcomers gather for the next read.
     fn depart(&self) {
         if let Some(lane) = self.lanes.lock().get_mut(&self.key) {
-            lane.gathering.take_if(|gathering| Arc::ptr_eq(gathering, &self.batch));
+            lane.gathering
+                .take_if(|gathering| Arc::ptr_eq(gathering, &self.batch));
         }
     }
 }

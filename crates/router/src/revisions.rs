@@ -26,13 +26,20 @@ pub enum ClockError {
         "a record is {ahead_ms} ms ahead of this machine's clock, {clock_ahead_ms_max} ms are \
          allowed: set the clocks right"
     )]
-    Behind { ahead_ms: u64, clock_ahead_ms_max: u64 },
+    Behind {
+        ahead_ms: u64,
+        clock_ahead_ms_max: u64,
+    },
 }
 
 impl RevisionClock {
     pub fn new(writer: Writer, clock_ahead_ms_max: u64) -> RevisionClock {
         let stripes = (0..REVISION_STRIPES).map(|_| Mutex::default()).collect();
-        RevisionClock { writer, clock_ahead_ms_max, stripes }
+        RevisionClock {
+            writer,
+            clock_ahead_ms_max,
+            stripes,
+        }
     }
 
     /// One revision for a change of these keys: at least the clock's, above
@@ -66,7 +73,10 @@ impl RevisionClock {
         let ahead_ms = u64::try_from(ahead_us / 1000).unwrap_or(0);
         if ahead_ms > self.clock_ahead_ms_max {
             let clock_ahead_ms_max = self.clock_ahead_ms_max;
-            return Err(ClockError::Behind { ahead_ms, clock_ahead_ms_max });
+            return Err(ClockError::Behind {
+                ahead_ms,
+                clock_ahead_ms_max,
+            });
         }
         Ok(())
     }
@@ -79,11 +89,16 @@ impl RevisionClock {
         let mut numbers: Vec<usize> = keys.into_iter().map(stripe_of).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        numbers.into_iter().map(|number| self.lock(number)).collect()
+        numbers
+            .into_iter()
+            .map(|number| self.lock(number))
+            .collect()
     }
 
     fn lock(&self, number: usize) -> MutexGuard<'_, Revision> {
-        self.stripes[number].lock().expect("no code panics while it holds the lock")
+        self.stripes[number]
+            .lock()
+            .expect("no code panics while it holds the lock")
     }
 }
 
@@ -91,4 +106,84 @@ fn stripe_of(key: &RecordKey) -> usize {
     let seed = u64::from(key.collection.number());
     let hash = xxh3_64_with_seed(key.id.as_str().as_bytes(), seed);
     usize::try_from(hash % REVISION_STRIPES as u64).expect("a stripe's number is small")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use engine_api::RecordId;
+    use layout::Collection;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: i64 = 1_700_000_000_000_000;
+
+    fn key(number: u8) -> RecordKey {
+        RecordKey::by_id(
+            Collection::Carts,
+            RecordId::new(format!("c{number}")).unwrap(),
+        )
+    }
+
+    fn at(micros: i64) -> Timestamp {
+        Timestamp::from_unix_micros(NOW + micros)
+    }
+
+    proptest! {
+        #[test]
+        fn proposals_of_a_key_rise_whatever_the_clock_does(
+            steps in prop::collection::vec((prop::collection::vec(0u8..4, 1..4), -90_000i64..90_000), 1..60)
+        ) {
+            let clock = RevisionClock::new(Writer::numbered(3), 500);
+            let mut last = [Revision::ZERO; 4];
+            for (numbers, micros) in steps {
+                let keys: Vec<RecordKey> = numbers.iter().map(|number| key(*number)).collect();
+                let revision = clock.propose(&keys, at(micros), Revision::ZERO).unwrap();
+                prop_assert_eq!(revision.writer(), Writer::numbered(3));
+                for number in numbers.iter().collect::<BTreeSet<_>>() {
+                    prop_assert!(revision > last[usize::from(*number)]);
+                    last[usize::from(*number)] = revision;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn threads_never_get_the_same_revision_for_a_key() {
+        let clock = RevisionClock::new(Writer::numbered(1), 500);
+        let propose = |alone: u8| {
+            let keys = [key(0), key(alone)];
+            let one = || clock.propose(&keys, at(0), Revision::ZERO).unwrap();
+            (0..500).map(|_| one()).collect::<Vec<Revision>>()
+        };
+        let proposed: Vec<Revision> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (1..5)
+                .map(|alone| scope.spawn(move || propose(alone)))
+                .collect();
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        assert_eq!(proposed.iter().collect::<BTreeSet<_>>().len(), 2000);
+    }
+
+    #[test]
+    fn a_floor_beyond_the_limit_is_refused_and_leaves_no_trace() {
+        let clock = RevisionClock::new(Writer::numbered(1), 500);
+        let ahead = Revision::at(at(500_999), Writer::numbered(2));
+        let proposed = clock.propose([&key(1)], at(0), ahead).unwrap();
+        assert!(proposed > ahead);
+        let too_far = Revision::at(at(502_000), Writer::numbered(2));
+        let error = clock.propose([&key(2)], at(0), too_far).unwrap_err();
+        assert!(
+            matches!(error, ClockError::Behind { ahead_ms: 501, .. }),
+            "{error}"
+        );
+        clock.observe(&key(2), too_far, at(0));
+        let unharmed = clock.propose([&key(2)], at(0), Revision::ZERO).unwrap();
+        assert_eq!(unharmed, Revision::at(at(0), Writer::numbered(1)));
+    }
 }

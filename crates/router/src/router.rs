@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use engine_api::{ControlStore, Engine, EngineError, Generation, Remedy, World, Writer};
@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::counts::RouterCounts;
 use crate::error::RouterError;
+use crate::hold::Lookout;
 use crate::keeper::MapKeeper;
 use crate::limits::Limits;
 use crate::map::{Map, ShardName};
@@ -58,7 +59,7 @@ pub struct Router {
     pub(crate) map_view: MapView,
     pub(crate) current: watch::Sender<Arc<Map>>,
     pub(crate) held: AtomicUsize,
-    pub(crate) polling: AtomicBool,
+    pub(crate) lookout: Lookout,
     pub(crate) lanes: Lanes,
     pub(crate) counts: RouterCounts,
 }
@@ -79,7 +80,7 @@ impl Router {
             map_view: config.map_view,
             current: watch::Sender::new(map),
             held: AtomicUsize::new(0),
-            polling: AtomicBool::new(false),
+            lookout: Lookout::default(),
             lanes: Lanes::default(),
             counts: RouterCounts::default(),
         }))
@@ -108,7 +109,7 @@ impl Router {
             Ok(()) => self.install(Arc::new(map)),
             Err(error) => {
                 if error.remedy() != Remedy::GiveUp {
-                    self.poll_map().await;
+                    self.look_for_map().await;
                 }
                 Err(error.into())
             }
@@ -116,6 +117,10 @@ impl Router {
     }
 
     fn install(&self, map: Arc<Map>) -> Result<Generation, RouterError> {
+        let current = self.map().generation;
+        if map.generation <= current {
+            return Ok(current);
+        }
         check_shards(&map, &self.shards)?;
         self.current.send_if_modified(|current| {
             let newer = map.generation > current.generation;
@@ -136,13 +141,17 @@ impl Router {
     }
 
     pub(crate) fn engine(&self, shard: &ShardName) -> &Arc<dyn Engine> {
-        self.shards.get(shard).expect("a map is installed only if every shard it names is here")
+        self.shards
+            .get(shard)
+            .expect("a map is installed only if every shard it names is here")
     }
 
     pub(crate) async fn pause(&self) {
         let pause_ms = self.limits.retry_pause_ms;
         let extra_ms = self.world.random() % pause_ms;
-        self.world.sleep(Duration::from_millis(pause_ms + extra_ms)).await;
+        self.world
+            .sleep(Duration::from_millis(pause_ms + extra_ms))
+            .await;
     }
 
     /// Counts one more attempt of a read, or ends it with the error.
@@ -164,7 +173,10 @@ impl Router {
 }
 
 pub(crate) fn of_shard(shard: &ShardName) -> impl FnOnce(EngineError) -> RouterError + '_ {
-    move |source| RouterError::Engine { shard: shard.clone(), source }
+    move |source| RouterError::Engine {
+        shard: shard.clone(),
+        source,
+    }
 }
 
 fn check_shards(

@@ -7,15 +7,16 @@
 //! the first attempt was applied and superseded, so that reporting it as "not
 //! applied" would be a lie.
 
+mod course;
+
 use engine_api::{
-    Authority, Change, EngineError, FenceKind, Generation, Outcome, RecordKey, Revision,
-    WriteContext,
+    Authority, Change, EngineError, FenceKind, Generation, Outcome, Revision, WriteContext,
 };
 
 use crate::error::RouterError;
-use crate::hold::HoldBudget;
-use crate::map::{Map, MapError, ShardName};
+use crate::map::{Map, ShardName};
 use crate::router::{Router, of_shard};
+use course::{Course, Step, check_shard_keys, expected_revision, is_frozen, one_owner};
 
 /// What became of a write, and where in time it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,33 +27,6 @@ pub struct Written {
     pub revision: Revision,
     /// The map under which the answer was given.
     pub generation: Generation,
-}
-
-/// One write on its way, over all its attempts.
-#[derive(Debug)]
-struct Course {
-    changes: Vec<Change>,
-    /// Above this everything proposed must lie (W5).
-    floor: Revision,
-    doubt: Option<Doubt>,
-    hold: HoldBudget,
-    fenced: u32,
-    stale: u32,
-    unavailable: u32,
-    resends: u32,
-}
-
-/// An attempt whose answer was lost: its revision is kept from then on.
-#[derive(Clone, Debug)]
-struct Doubt {
-    revision: Revision,
-    reason: String,
-}
-
-/// What an attempt leads to.
-enum Step {
-    Finished(Written),
-    Again,
 }
 
 impl Router {
@@ -70,9 +44,16 @@ impl Router {
         self.write_all(changes, floor).await
     }
 
-    async fn write_all(&self, changes: Vec<Change>, floor: Revision) -> Result<Written, RouterError> {
+    async fn write_all(
+        &self,
+        changes: Vec<Change>,
+        floor: Revision,
+    ) -> Result<Written, RouterError> {
         self.check_changes(&changes)?;
-        let floor = changes.iter().filter_map(expected_revision).fold(floor, Revision::max);
+        let floor = changes
+            .iter()
+            .filter_map(expected_revision)
+            .fold(floor, Revision::max);
         let mut course = Course::new(changes, floor);
         loop {
             match self.attempt(&mut course).await {
@@ -110,7 +91,13 @@ impl Router {
             Some(doubt) => doubt.revision,
             None => self.clock.propose(course.keys(), now, course.floor)?,
         };
-        Ok(WriteContext { authority: Authority::Router { generation: map.generation }, now, revision })
+        Ok(WriteContext {
+            authority: Authority::Router {
+                generation: map.generation,
+            },
+            now,
+            revision,
+        })
     }
 
     async fn send(
@@ -136,7 +123,9 @@ impl Router {
         map: &Map,
         answer: Result<Outcome, EngineError>,
     ) -> Trusted {
-        let Ok(outcome) = &answer else { return Trusted::Answer(answer) };
+        let Ok(outcome) = &answer else {
+            return Trusted::Answer(answer);
+        };
         match self.engine(shard).capabilities().fence {
             FenceKind::InStore => return Trusted::Answer(answer),
             FenceKind::ByLease => {}
@@ -145,7 +134,10 @@ impl Router {
             Ok(generation) if generation == map.generation => Trusted::Answer(answer),
             Ok(_) if !outcome.is_done() => Trusted::UnderAnotherMap,
             Ok(generation) => Trusted::Answer(Err(EngineError::OutcomeUnknown {
-                reason: format!("sent under map {}, answered under {generation}", map.generation),
+                reason: format!(
+                    "sent under map {}, answered under {generation}",
+                    map.generation
+                ),
             })),
             Err(error) => Trusted::Answer(Err(EngineError::OutcomeUnknown {
                 reason: format!("the generation could not be checked: {error}"),
@@ -165,26 +157,42 @@ impl Router {
         match answer {
             Ok(Outcome::Done { revision }) => {
                 let now = self.world.now();
-                course.keys().for_each(|key| self.clock.observe(key, revision, now));
+                course
+                    .keys()
+                    .for_each(|key| self.clock.observe(key, revision, now));
                 let outcome = Outcome::Done { revision };
-                Ok(Step::Finished(Written { outcome, revision, generation }))
+                Ok(Step::Finished(Written {
+                    outcome,
+                    revision,
+                    generation,
+                }))
             }
             Ok(outcome) if course.doubt.is_some() => Err(RouterError::OutcomeUnknown {
                 revision: proposed,
-                reason: format!("an answer was lost, and then the record was found changed: {}", name(&outcome)),
+                reason: format!(
+                    "an answer was lost, and then the record was found changed: {}",
+                    name(&outcome)
+                ),
             }),
             Ok(Outcome::Stale { stored }) => course.again_above(self, stored),
-            Ok(outcome) => Ok(Step::Finished(Written { outcome, revision: proposed, generation })),
+            Ok(outcome) => Ok(Step::Finished(Written {
+                outcome,
+                revision: proposed,
+                generation,
+            })),
             Err(EngineError::Fenced { fence, .. }) => {
-                self.poll_map().await;
-                self.hold(&mut course.hold, |map| map.generation >= fence).await?;
+                self.look_for_map().await;
+                self.hold(&mut course.hold, |map| map.generation >= fence)
+                    .await?;
                 course.again_after_fence(self)
             }
             Err(EngineError::OutcomeUnknown { reason }) => {
                 course.again_in_doubt(self, proposed, reason).await
             }
             Err(error @ EngineError::Unavailable { .. }) => {
-                course.again_when_available(self, of_shard(shard)(error)).await
+                course
+                    .again_when_available(self, of_shard(shard)(error))
+                    .await
             }
             Err(error) => Err(of_shard(shard)(error)),
         }
@@ -207,14 +215,22 @@ impl Router {
 
     fn check_changes(&self, changes: &[Change]) -> Result<(), RouterError> {
         let changes_together_max = self.limits.changes_together_max;
-        let refused = |reason| Err(RouterError::NotAWrite { reason, changes_together_max });
+        let refused = |reason| {
+            Err(RouterError::NotAWrite {
+                reason,
+                changes_together_max,
+            })
+        };
         if changes.is_empty() {
             return refused("nothing is to be written");
         }
         if changes.len() > changes_together_max {
             return refused("too many changes in one commit");
         }
-        if changes.iter().any(|change| matches!(change, Change::PutImage { .. })) {
+        if changes
+            .iter()
+            .any(|change| matches!(change, Change::PutImage { .. }))
+        {
             return refused("images are a mover's to put");
         }
         Ok(())
@@ -224,131 +240,6 @@ impl Router {
 enum Trusted {
     Answer(Result<Outcome, EngineError>),
     UnderAnotherMap,
-}
-
-impl Course {
-    fn new(changes: Vec<Change>, floor: Revision) -> Course {
-        Course {
-            changes,
-            floor,
-            doubt: None,
-            hold: HoldBudget::default(),
-            fenced: 0,
-            stale: 0,
-            unavailable: 0,
-            resends: 0,
-        }
-    }
-
-    fn keys(&self) -> impl Iterator<Item = &RecordKey> {
-        self.changes.iter().map(Change::key)
-    }
-
-    fn again_above(&mut self, router: &Router, stored: Revision) -> Result<Step, RouterError> {
-        if self.stale >= router.limits.stale_retries_max {
-            let key = self.changes[0].key().to_string();
-            return Err(RouterError::Contended { key, times: self.stale });
-        }
-        self.stale += 1;
-        router.counts.stale_retries.add_one();
-        self.floor = self.floor.max(stored);
-        Ok(Step::Again)
-    }
-
-    fn again_after_fence(&mut self, router: &Router) -> Result<Step, RouterError> {
-        if self.fenced >= router.limits.fenced_retries_max {
-            return Err(RouterError::MapUnsteady { times: self.fenced });
-        }
-        self.fenced += 1;
-        router.counts.fenced_retries.add_one();
-        Ok(Step::Again)
-    }
-
-    async fn again_in_doubt(
-        &mut self,
-        router: &Router,
-        revision: Revision,
-        reason: String,
-    ) -> Result<Step, RouterError> {
-        self.doubt = Some(Doubt { revision, reason: reason.clone() });
-        if self.resends >= router.limits.unknown_resends_max {
-            return Err(RouterError::OutcomeUnknown { revision, reason });
-        }
-        self.resends += 1;
-        router.counts.unknown_resends.add_one();
-        router.pause().await;
-        Ok(Step::Again)
-    }
-
-    async fn again_when_available(
-        &mut self,
-        router: &Router,
-        error: RouterError,
-    ) -> Result<Step, RouterError> {
-        if self.unavailable >= router.limits.unavailable_retries_max {
-            return Err(error);
-        }
-        self.unavailable += 1;
-        router.counts.unavailable_retries.add_one();
-        router.pause().await;
-        Ok(Step::Again)
-    }
-}
-
-/// The record's own revision, where the change names it (W5).
-fn expected_revision(change: &Change) -> Option<Revision> {
-    match change {
-        Change::ChangeIf { expected, .. } | Change::Remove { expected, .. } => Some(*expected),
-        Change::CreateIfAbsent { .. }
-        | Change::Patch { .. }
-        | Change::Stock { .. }
-        | Change::PutImage { .. } => None,
-    }
-}
-
-/// Refuses a header whose shard-key fields are not those the key was made of (W8).
-fn check_shard_keys(map: &Map, changes: &[Change]) -> Result<(), MapError> {
-    for change in changes {
-        let (Change::CreateIfAbsent { key, header, .. } | Change::ChangeIf { key, header, .. }) = change
-        else {
-            continue;
-        };
-        let found = map.key_for(key.collection, key.id.clone(), header)?.shard_key;
-        if found != key.shard_key {
-            return Err(MapError::ShardKeyDiffers {
-                key: key.to_string(),
-                routed_by: key.shard_key.to_string(),
-                header_says: found.to_string(),
-            });
-        }
-    }
-    Ok(())
-}
-
-fn is_frozen(map: &Map, changes: &[Change]) -> Result<bool, MapError> {
-    for change in changes {
-        if map.is_frozen(change.key())? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn one_owner<'a>(map: &'a Map, changes: &[Change]) -> Result<&'a ShardName, RouterError> {
-    let first = changes[0].key();
-    let first_shard = map.owner(first)?;
-    for change in &changes[1..] {
-        let other_shard = map.owner(change.key())?;
-        if other_shard != first_shard {
-            return Err(RouterError::NotTogether {
-                first: first.to_string(),
-                first_shard: first_shard.clone(),
-                other: change.key().to_string(),
-                other_shard: other_shard.clone(),
-            });
-        }
-    }
-    Ok(first_shard)
 }
 
 /// The outcome without what the record holds: errors are logged, records are shoppers' own.

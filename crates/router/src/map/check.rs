@@ -18,15 +18,23 @@ impl Map {
     /// The shape of the map, and that every shard it names is among `known`.
     pub fn check(&self, known: &BTreeSet<ShardName>) -> Result<(), MapError> {
         self.check_shape()?;
-        match self.shards().into_iter().find(|shard| !known.contains(*shard)) {
-            Some(shard) => Err(MapError::UnknownShard { shard: shard.clone() }),
+        match self
+            .shards()
+            .into_iter()
+            .find(|shard| !known.contains(*shard))
+        {
+            Some(shard) => Err(MapError::UnknownShard {
+                shard: shard.clone(),
+            }),
             None => Ok(()),
         }
     }
 
     /// Everything that can be judged without knowing which shards there are.
     pub fn check_shape(&self) -> Result<(), MapError> {
-        self.collections.iter().try_for_each(|(collection, map)| map.check(*collection))
+        self.collections
+            .iter()
+            .try_for_each(|(collection, map)| map.check(*collection))
     }
 }
 
@@ -37,14 +45,27 @@ impl CollectionMap {
         }
         let known = collection.header_fields();
         if let Some(field) = self.shard_key.iter().find(|field| !known.contains(field)) {
-            return Err(MapError::NotAHeaderField { collection, field: *field });
+            return Err(MapError::NotAHeaderField {
+                collection,
+                field: *field,
+            });
         }
         match &self.cut {
             Cut::Slots(runs) => check_runs(collection, runs)?,
             Cut::Ranges(ranges) => check_ranges(collection, ranges)?,
         }
-        at_most(collection, "pinned keys", self.pinned.len(), PINNED_KEYS_MAX)?;
-        at_most(collection, "frozen scopes", self.frozen.len(), FROZEN_SCOPES_MAX)?;
+        at_most(
+            collection,
+            "pinned keys",
+            self.pinned.len(),
+            PINNED_KEYS_MAX,
+        )?;
+        at_most(
+            collection,
+            "frozen scopes",
+            self.frozen.len(),
+            FROZEN_SCOPES_MAX,
+        )?;
         let wrong_count = |(_, count): &(&String, &u32)| !(1..=BUCKETS_MAX).contains(*count);
         match self.buckets.iter().find(wrong_count) {
             Some((table, count)) => Err(MapError::BucketCount {
@@ -64,15 +85,27 @@ fn check_runs(collection: Collection, runs: &[SlotRun]) -> Result<(), MapError> 
     for run in runs {
         let (first, last) = (run.slots.first.number(), run.slots.last.number());
         if first > next {
-            return Err(MapError::SlotOwners { collection, slot: next, found: 0 });
+            return Err(MapError::SlotOwners {
+                collection,
+                slot: next,
+                found: 0,
+            });
         }
         if first < next || last < first {
-            return Err(MapError::SlotOwners { collection, slot: first, found: 2 });
+            return Err(MapError::SlotOwners {
+                collection,
+                slot: first,
+                found: 2,
+            });
         }
         next = last + 1;
     }
     if next < SLOT_COUNT {
-        return Err(MapError::SlotOwners { collection, slot: next, found: 0 });
+        return Err(MapError::SlotOwners {
+            collection,
+            slot: next,
+            found: 0,
+        });
     }
     Ok(())
 }
@@ -82,10 +115,21 @@ fn check_ranges(collection: Collection, ranges: &[RangeStart]) -> Result<(), Map
     at_most(collection, "ranges", ranges.len(), RANGES_MAX)?;
     match ranges.first() {
         Some(RangeStart { from: None, .. }) => {}
-        _ => return Err(MapError::RangesOutOfOrder { collection, index: 0 }),
+        _ => {
+            return Err(MapError::RangesOutOfOrder {
+                collection,
+                index: 0,
+            });
+        }
     }
-    match ranges.windows(2).position(|pair| pair[1].from <= pair[0].from) {
-        Some(index) => Err(MapError::RangesOutOfOrder { collection, index: index + 1 }),
+    match ranges
+        .windows(2)
+        .position(|pair| pair[1].from <= pair[0].from)
+    {
+        Some(index) => Err(MapError::RangesOutOfOrder {
+            collection,
+            index: index + 1,
+        }),
         None => Ok(()),
     }
 }
@@ -97,7 +141,12 @@ fn at_most(
     most: usize,
 ) -> Result<(), MapError> {
     if found > most {
-        return Err(MapError::TooMany { collection, what, found, most });
+        return Err(MapError::TooMany {
+            collection,
+            what,
+            found,
+            most,
+        });
     }
     Ok(())
 }

@@ -12,16 +12,33 @@ pub enum Edit {
     /// Gives the scope to another shard: slots and ranges by the cut, single
     /// keys by pinning. Keys pinned inside moved slots or ranges stay pinned;
     /// moving all unpins them.
-    Move { scope: Scope, to: ShardName },
+    Move {
+        scope: Scope,
+        to: ShardName,
+    },
     /// Makes a split point; both sides stay where they are.
-    Split { at: ShardKey },
-    Pin { key: ShardKey, shard: ShardName },
-    Unpin { key: ShardKey },
+    Split {
+        at: ShardKey,
+    },
+    Pin {
+        key: ShardKey,
+        shard: ShardName,
+    },
+    Unpin {
+        key: ShardKey,
+    },
     /// From this generation on nobody writes the scope.
-    Freeze { scope: Scope },
-    Thaw { scope: Scope },
+    Freeze {
+        scope: Scope,
+    },
+    Thaw {
+        scope: Scope,
+    },
     /// Divides the partitions of a table into so many buckets.
-    Divide { table: String, buckets: u32 },
+    Divide {
+        table: String,
+        buckets: u32,
+    },
 }
 
 impl Map {
@@ -33,7 +50,9 @@ impl Map {
             let map = next
                 .collections
                 .get_mut(collection)
-                .ok_or(MapError::NoCollection { collection: *collection })?;
+                .ok_or(MapError::NoCollection {
+                    collection: *collection,
+                })?;
             map.apply(*collection, edit)?;
         }
         next.check_shape()?;
@@ -47,7 +66,13 @@ impl Map {
         to: &ShardName,
     ) -> Result<Map, MapError> {
         let scope = Scope::Slots(ranges.to_vec());
-        self.edited(&[(collection, Edit::Move { scope, to: to.clone() })])
+        self.edited(&[(
+            collection,
+            Edit::Move {
+                scope,
+                to: to.clone(),
+            },
+        )])
     }
 
     pub fn split_range(&self, collection: Collection, at: ShardKey) -> Result<Map, MapError> {
@@ -60,7 +85,13 @@ impl Map {
         key: ShardKey,
         shard: &ShardName,
     ) -> Result<Map, MapError> {
-        self.edited(&[(collection, Edit::Pin { key, shard: shard.clone() })])
+        self.edited(&[(
+            collection,
+            Edit::Pin {
+                key,
+                shard: shard.clone(),
+            },
+        )])
     }
 
     pub fn freeze(&self, collection: Collection, scope: Scope) -> Result<Map, MapError> {
@@ -83,7 +114,10 @@ impl CollectionMap {
             }
             Edit::Unpin { key } => match self.pinned.remove(key) {
                 Some(_) => Ok(()),
-                None => Err(MapError::NotPinned { collection, key: key.to_string() }),
+                None => Err(MapError::NotPinned {
+                    collection,
+                    key: key.to_string(),
+                }),
             },
             Edit::Freeze { scope } => {
                 if self.frozen.contains(scope) {
@@ -94,7 +128,8 @@ impl CollectionMap {
             }
             Edit::Thaw { scope } => {
                 let place = self.frozen.iter().position(|frozen| frozen == scope);
-                self.frozen.remove(place.ok_or(MapError::NotFrozen { collection })?);
+                self.frozen
+                    .remove(place.ok_or(MapError::NotFrozen { collection })?);
                 Ok(())
             }
             Edit::Divide { table, buckets } => {
@@ -127,7 +162,8 @@ impl CollectionMap {
             }
             Scope::Keys(keys) if keys.is_empty() => Err(MapError::EmptyScope { collection }),
             Scope::Keys(keys) => {
-                self.pinned.extend(keys.iter().map(|key| (key.clone(), to.clone())));
+                self.pinned
+                    .extend(keys.iter().map(|key| (key.clone(), to.clone())));
                 Ok(())
             }
         }
@@ -143,13 +179,18 @@ impl CollectionMap {
             return Err(MapError::EmptyScope { collection });
         }
         let Cut::Slots(runs) = &mut self.cut else {
-            return Err(MapError::OtherCut { collection, wanted: "slots" });
+            return Err(MapError::OtherCut {
+                collection,
+                wanted: "slots",
+            });
         };
         let owner = |slot: Slot| {
             if moved.iter().any(|range| range.contains(slot)) {
                 return to.clone();
             }
-            runs[runs.partition_point(|run| run.slots.last < slot)].shard.clone()
+            runs[runs.partition_point(|run| run.slots.last < slot)]
+                .shard
+                .clone()
         };
         *runs = runs_of(Slot::all().map(owner).collect());
         Ok(())
@@ -175,7 +216,10 @@ impl CollectionMap {
             }
         }
         let Cut::Ranges(ranges) = &mut self.cut else {
-            return Err(MapError::OtherCut { collection, wanted: "ranges" });
+            return Err(MapError::OtherCut {
+                collection,
+                wanted: "ranges",
+            });
         };
         for range in ranges {
             let before_end = match (range.from.as_ref(), until) {
@@ -191,14 +235,27 @@ impl CollectionMap {
 
     fn split(&mut self, collection: Collection, at: &ShardKey) -> Result<(), MapError> {
         let Cut::Ranges(ranges) = &mut self.cut else {
-            return Err(MapError::OtherCut { collection, wanted: "ranges" });
+            return Err(MapError::OtherCut {
+                collection,
+                wanted: "ranges",
+            });
         };
         if ranges.iter().any(|range| range.from.as_ref() == Some(at)) {
-            return Err(MapError::AlreadySplit { collection, at: at.to_string() });
+            return Err(MapError::AlreadySplit {
+                collection,
+                at: at.to_string(),
+            });
         }
-        let after = ranges.partition_point(|range| range.from.as_ref().is_none_or(|from| from < at));
+        let after =
+            ranges.partition_point(|range| range.from.as_ref().is_none_or(|from| from < at));
         let shard = ranges[after - 1].shard.clone();
-        ranges.insert(after, RangeStart { from: Some(at.clone()), shard });
+        ranges.insert(
+            after,
+            RangeStart {
+                from: Some(at.clone()),
+                shard,
+            },
+        );
         Ok(())
     }
 }
@@ -209,7 +266,13 @@ pub(super) fn runs_of(owners: Vec<ShardName>) -> Vec<SlotRun> {
     for (slot, shard) in Slot::all().zip(owners) {
         match runs.last_mut() {
             Some(run) if run.shard == shard => run.slots.last = slot,
-            _ => runs.push(SlotRun { slots: SlotRange { first: slot, last: slot }, shard }),
+            _ => runs.push(SlotRun {
+                slots: SlotRange {
+                    first: slot,
+                    last: slot,
+                },
+                shard,
+            }),
         }
     }
     runs

@@ -100,16 +100,21 @@ impl ScopeForm {
     fn into_scope<E: serde::de::Error>(self) -> Result<Scope, E> {
         Ok(match self {
             ScopeForm::All => Scope::All,
-            ScopeForm::Slots(texts) => {
-                Scope::Slots(texts.iter().map(|text| slots_of(text)).collect::<Result<_, E>>()?)
-            }
+            ScopeForm::Slots(texts) => Scope::Slots(
+                texts
+                    .iter()
+                    .map(|text| slots_of(text))
+                    .collect::<Result<_, E>>()?,
+            ),
             ScopeForm::Range { from, to } => Scope::Range {
                 from: from.map(KeyForm::into_key).transpose()?,
                 to: to.map(KeyForm::into_key).transpose()?,
             },
-            ScopeForm::Keys(keys) => {
-                Scope::Keys(keys.into_iter().map(KeyForm::into_key).collect::<Result<_, E>>()?)
-            }
+            ScopeForm::Keys(keys) => Scope::Keys(
+                keys.into_iter()
+                    .map(KeyForm::into_key)
+                    .collect::<Result<_, E>>()?,
+            ),
         })
     }
 }
@@ -123,9 +128,13 @@ fn slots_of<E: serde::de::Error>(text: &str) -> Result<SlotRange, E> {
         let number: u16 = text.parse().map_err(E::custom)?;
         Slot::try_from(number).map_err(E::custom)
     };
-    let (first, last) =
-        text.split_once('-').ok_or_else(|| E::custom(format!("{text:?} is not first-last")))?;
-    Ok(SlotRange { first: slot(first)?, last: slot(last)? })
+    let (first, last) = text
+        .split_once('-')
+        .ok_or_else(|| E::custom(format!("{text:?} is not first-last")))?;
+    Ok(SlotRange {
+        first: slot(first)?,
+        last: slot(last)?,
+    })
 }
 
 pub(super) mod fields {
@@ -138,7 +147,8 @@ pub(super) mod fields {
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Field>, D::Error> {
         let names = Vec::<String>::deserialize(from)?;
         let field = |name: &String| {
-            Field::named(name).ok_or_else(|| D::Error::custom(format!("there is no field {name:?}")))
+            Field::named(name)
+                .ok_or_else(|| D::Error::custom(format!("there is no field {name:?}")))
         };
         names.iter().map(field).collect()
     }
@@ -172,7 +182,10 @@ pub(super) mod slot_runs {
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<SlotRun>, A::Error> {
             let mut runs = Vec::new();
             while let Some((slots, shard)) = map.next_entry::<String, ShardName>()? {
-                runs.push(SlotRun { slots: slots_of(&slots)?, shard });
+                runs.push(SlotRun {
+                    slots: slots_of(&slots)?,
+                    shard,
+                });
             }
             Ok(runs)
         }
@@ -216,7 +229,10 @@ pub(super) mod scopes {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Scope>, D::Error> {
-        Vec::<ScopeForm>::deserialize(from)?.into_iter().map(ScopeForm::into_scope).collect()
+        Vec::<ScopeForm>::deserialize(from)?
+            .into_iter()
+            .map(ScopeForm::into_scope)
+            .collect()
     }
 }
 
@@ -228,6 +244,8 @@ pub(super) mod optional_shard_key {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ShardKey>, D::Error> {
-        Option::<KeyForm>::deserialize(from)?.map(KeyForm::into_key).transpose()
+        Option::<KeyForm>::deserialize(from)?
+            .map(KeyForm::into_key)
+            .transpose()
     }
 }

@@ -16,8 +16,9 @@ pub struct ShardName(String);
 impl ShardName {
     pub fn new(name: impl Into<String>) -> Result<ShardName, MapError> {
         let name = name.into();
-        let allowed =
-            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+        let allowed = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_')
+        };
         if name.is_empty() || name.len() > SHARD_NAME_BYTES_MAX || !name.bytes().all(allowed) {
             return Err(MapError::NotAShardName { name });
         }

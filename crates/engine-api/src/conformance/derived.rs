@@ -1,0 +1,183 @@
+//! Paths follow their records: E16 after a change, W9.
+
+use layout::{AccessPath, Collection, Field, Value};
+
+use crate::conformance::listings::{Listing, found_at, found_by};
+use crate::conformance::scenery::{change_if, create, expiring, micros_after, remove, set_line};
+use crate::conformance::stage::{Checked, Failure, Stage};
+use crate::conformance::{CARTS, PRODUCTS, SESSIONS};
+use crate::record::Content;
+
+cases! {
+    "E16" ["W9"] a_removed_record_vanishes_from_every_path [];
+    "E16" ["W9"] an_ordered_cart_is_no_longer_the_active_one [CARTS];
+    "E16" ["W9"] a_product_with_a_new_price_is_shown_once_in_its_new_place [PRODUCTS];
+    "E16" ["W9"] a_session_that_gets_a_user_is_found_by_that_user [SESSIONS];
+    "E16" ["W7"] an_expired_record_is_on_no_path [CARTS];
+    "E1" [] a_patched_record_shows_its_parts_on_every_path [CARTS];
+}
+async fn a_removed_record_vanishes_from_every_path(stage: Stage<'_>) -> Checked {
+    for listing in Listing::all(&stage) {
+        let (gone, kept) = (listing.add("gone", 1).await?, listing.add("kept", 2).await?);
+        let created = stage.record(&gone).await?.header.revision;
+        stage.done(remove(&gone, created)).await?;
+        let (found, expected) = (
+            listing.ids(listing.query(10)).await?,
+            vec![kept.id.to_string()],
+        );
+        if found != expected {
+            return Err(listing.failed("after a removal", &found, &expected));
+        }
+        let by_id = found_by(&stage, AccessPath::by_id(gone.collection), gone.id.as_str()).await?;
+        ensure!(
+            by_id.is_empty(),
+            "the removed {gone} is found by its id: {by_id:?}"
+        );
+    }
+    Ok(())
+}
+
+async fn an_ordered_cart_is_no_longer_the_active_one(stage: Stage<'_>) -> Checked {
+    let key = stage.cart("full");
+    let (user, guest) = (stage.name("user"), stage.name("guest"));
+    let active = stage
+        .header(&key)
+        .with(Field::UserId, Value::text(user.as_str()))
+        .with(Field::SessionId, Value::text(guest.as_str()));
+    let created = stage.done(create(&key, active.clone(), vec![])).await?;
+    let paths = [
+        (AccessPath::ActiveCartByUser, &user),
+        (AccessPath::ActiveCartBySession, &guest),
+    ];
+    for (path, owner) in paths {
+        let found = found_by(&stage, path, owner).await?;
+        ensure!(
+            found.len() == 1 && found[0].key == key,
+            "{path} found {found:?}"
+        );
+    }
+    let ordered = active.with(Field::Status, Value::text("ordered"));
+    stage.done(change_if(&key, created, ordered)).await?;
+    for (path, owner) in paths {
+        let found = found_by(&stage, path, owner).await?;
+        ensure!(found.is_empty(), "{path} still found {found:?}");
+    }
+    let found = found_by(&stage, AccessPath::CartById, key.id.as_str()).await?;
+    ensure!(found.len() == 1, "the ordered cart is not found by its id");
+    Ok(())
+}
+
+async fn a_product_with_a_new_price_is_shown_once_in_its_new_place(stage: Stage<'_>) -> Checked {
+    let path = AccessPath::ProductsByCategory;
+    let Some(listing) = Listing::all(&stage)
+        .into_iter()
+        .find(|listing| listing.path == path)
+    else {
+        return Err(Failure("products have no listing by category".to_owned()));
+    };
+    let (moving, fixed) = (
+        listing.add("moving", 1).await?,
+        listing.add("fixed", 4).await?,
+    );
+    let mut revision = stage.record(&moving).await?.header.revision;
+    for rank in [7, 2, 4, 9] {
+        revision = stage
+            .done(change_if(&moving, revision, listing.header(&moving, rank)))
+            .await?;
+        let expected = listing.ordered(&[(rank, moving.clone()), (4, fixed.clone())]);
+        for limit in [1, 10] {
+            let found = listing.ids(listing.query(limit)).await?;
+            if found != expected {
+                return Err(listing.failed(
+                    &format!("after a price change to {rank}"),
+                    &found,
+                    &expected,
+                ));
+            }
+        }
+    }
+    let elsewhere = listing
+        .header(&moving, 9)
+        .with(Field::Category, Value::text(stage.name("elsewhere")));
+    stage.done(change_if(&moving, revision, elsewhere)).await?;
+    let (found, expected) = (
+        listing.ids(listing.query(10)).await?,
+        vec![fixed.id.to_string()],
+    );
+    if found != expected {
+        return Err(listing.failed("after a change of category", &found, &expected));
+    }
+    let found = found_by(&stage, path, &stage.name("elsewhere")).await?;
+    ensure!(
+        found.len() == 1 && found[0].key == moving,
+        "the new category holds {found:?}"
+    );
+    Ok(())
+}
+
+async fn a_session_that_gets_a_user_is_found_by_that_user(stage: Stage<'_>) -> Checked {
+    let key = stage.key(Collection::Sessions, "guest");
+    let user = stage.name("user");
+    let opened = stage.create_usual(&key).await?;
+    let found = found_by(&stage, AccessPath::SessionsByUser, &user).await?;
+    ensure!(
+        found.is_empty(),
+        "a guest's session was found by a user: {found:?}"
+    );
+    let signed_in = stage
+        .header(&key)
+        .with(Field::UserId, Value::text(user.as_str()));
+    stage.done(change_if(&key, opened, signed_in)).await?;
+    let found = found_by(&stage, AccessPath::SessionsByUser, &user).await?;
+    ensure!(
+        found.len() == 1 && found[0].key == key,
+        "the user's sessions are {found:?}"
+    );
+    Ok(())
+}
+
+async fn an_expired_record_is_on_no_path(stage: Stage<'_>) -> Checked {
+    let key = stage.cart("guest");
+    let owner = format!("u{}", &key.id.as_str()[1..]);
+    let expires_at = stage.in_seconds(3600);
+    stage.create(&key, vec![expiring(expires_at)]).await?;
+    for (path, value) in [
+        (AccessPath::ActiveCartByUser, owner.as_str()),
+        (AccessPath::CartById, key.id.as_str()),
+    ] {
+        let before = found_at(&stage, path, value, micros_after(expires_at, -1)).await?;
+        ensure!(
+            before.len() == 1,
+            "{path} does not find a cart just before it expires"
+        );
+        let after = found_at(&stage, path, value, expires_at).await?;
+        ensure!(after.is_empty(), "{path} finds an expired cart: {after:?}");
+    }
+    Ok(())
+}
+
+async fn a_patched_record_shows_its_parts_on_every_path(stage: Stage<'_>) -> Checked {
+    let key = stage.cart("patched");
+    let owner = format!("u{}", &key.id.as_str()[1..]);
+    stage.create_usual(&key).await?;
+    stage.done(set_line(&key, "vase", 6)).await?;
+    let stored = stage.record(&key).await?;
+    let expected: Vec<_> = stored.live_parts().collect();
+    for (path, value) in [
+        (AccessPath::ActiveCartByUser, owner.as_str()),
+        (AccessPath::CartById, key.id.as_str()),
+    ] {
+        let found = found_by(&stage, path, value).await?;
+        ensure!(found.len() == 1, "{path} found {found:?}");
+        ensure!(
+            matches!(found[0].header.content, Content::Live(_)),
+            "{path} found {found:?}"
+        );
+        let parts: Vec<_> = found[0].live_parts().collect();
+        ensure!(
+            parts == expected,
+            "{path} shows {parts:?}, stored are {expected:?}"
+        );
+    }
+    Ok(())
+}
