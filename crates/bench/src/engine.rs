@@ -28,17 +28,29 @@ pub struct Size {
     round: Duration,
 }
 
-pub const FULL: Size =
-    Size { small_orders: 10_000, large_orders: 1_000_000, round: Duration::from_millis(2500) };
-pub const QUICK: Size =
-    Size { small_orders: 500, large_orders: 5_000, round: Duration::from_millis(200) };
+pub const FULL: Size = Size {
+    small_orders: 10_000,
+    large_orders: 1_000_000,
+    round: Duration::from_millis(2500),
+};
+pub const QUICK: Size = Size {
+    small_orders: 500,
+    large_orders: 5_000,
+    round: Duration::from_millis(200),
+};
 
 pub fn run(size: Size) -> anyhow::Result<Vec<Finding>> {
     let folder = tempfile::tempdir_in(".").context("no room for the benchmark's data here")?;
     let path = |name: &str| folder.path().join(name);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
 
-    eprintln!("filling a directory with {} orders, then kill -9", size.large_orders);
+    eprintln!(
+        "filling a directory with {} orders, then kill -9",
+        size.large_orders
+    );
     fill_and_kill(&path("large"), size.large_orders)?;
     let started = Instant::now();
     let large = open(&path("large"))?;
@@ -74,7 +86,10 @@ pub fn run(size: Size) -> anyhow::Result<Vec<Finding>> {
 /// The child of `fill_and_kill`: fills, says so, and waits to be killed.
 pub fn fill_forever(path: &Path, orders: u64) -> anyhow::Result<()> {
     let engine = open(path)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
     runtime.block_on(fill(&engine, 0..orders))?;
     println!("filled");
     std::io::stdin().read_to_end(&mut Vec::new())?;
@@ -94,14 +109,25 @@ fn fill_and_kill(path: &Path, orders: u64) -> anyhow::Result<()> {
     BufReader::new(output).read_line(&mut line)?;
     child.kill()?;
     child.wait()?;
-    ensure!(line.trim() == "filled", "the child that fills the directory has failed");
+    ensure!(
+        line.trim() == "filled",
+        "the child that fills the directory has failed"
+    );
     Ok(())
 }
 
 fn open(path: &Path) -> anyhow::Result<EmbeddedEngine> {
     let layout = engine_api::layout::embedded();
-    let tables = layout.collections.values().flat_map(|kept| kept.live.tables.clone()).collect();
-    Ok(EmbeddedEngine::open(EmbeddedConfig { path: path.to_owned(), tables, cache_bytes: CACHE_BYTES })?)
+    let tables = layout
+        .collections
+        .values()
+        .flat_map(|kept| kept.live.tables.clone())
+        .collect();
+    Ok(EmbeddedEngine::open(EmbeddedConfig {
+        path: path.to_owned(),
+        tables,
+        cache_bytes: CACHE_BYTES,
+    })?)
 }
 
 async fn fill(engine: &EmbeddedEngine, orders: std::ops::Range<u64>) -> anyhow::Result<()> {
@@ -126,7 +152,10 @@ async fn fill(engine: &EmbeddedEngine, orders: std::ops::Range<u64>) -> anyhow::
 }
 
 async fn place(engine: &EmbeddedEngine, number: OrderNumber) -> anyhow::Result<()> {
-    match engine.apply_together(number.changes(), number.context()).await? {
+    match engine
+        .apply_together(number.changes(), number.context())
+        .await?
+    {
         Outcome::Done { .. } => Ok(()),
         refused => bail!("an order was refused: {refused:?}"),
     }
@@ -141,15 +170,24 @@ async fn check_kept(engine: &EmbeddedEngine, orders: u64) -> anyhow::Result<()> 
     for product in 0..PRODUCTS {
         let record = engine.get(&product_key(product), read_context()).await?;
         let record = record.context("a product was acknowledged and is lost")?;
-        let counts = record.live_parts().filter_map(|(_, stock)| stock.get(Field::Sold)?.as_int());
+        let counts = record
+            .live_parts()
+            .filter_map(|(_, stock)| stock.get(Field::Sold)?.as_int());
         sold += counts.sum::<i64>();
     }
-    ensure!(sold == orders as i64, "{orders} orders were acknowledged, {sold} pieces are sold");
+    ensure!(
+        sold == orders as i64,
+        "{orders} orders were acknowledged, {sold} pieces are sold"
+    );
     Ok(())
 }
 
 /// G7: engine and raw log in turn, so that both meet the same noise.
-async fn ceiling(engine: &EmbeddedEngine, raw: &RawLog, size: Size) -> anyhow::Result<Vec<Finding>> {
+async fn ceiling(
+    engine: &EmbeddedEngine,
+    raw: &RawLog,
+    size: Size,
+) -> anyhow::Result<Vec<Finding>> {
     let numbers = AtomicU64::new(1 << 40);
     let next = || OrderNumber(numbers.fetch_add(1, Ordering::Relaxed));
     let (mut ratios, mut raws, mut ours) = (Vec::new(), Vec::new(), Vec::new());
@@ -162,8 +200,17 @@ async fn ceiling(engine: &EmbeddedEngine, raw: &RawLog, size: Size) -> anyhow::R
         ours.push(durable);
     }
     ensure!(raw.bytes() > 0, "the raw log wrote nothing");
-    let notes = format!("{:.0} orders/s against {:.0} appends/s", median(&ours), median(&raws));
-    Ok(vec![Finding::of("G7 durable order, 64 writers", &ratios, Goal::AtLeast(0.45), notes)])
+    let notes = format!(
+        "{:.0} orders/s against {:.0} appends/s",
+        median(&ours),
+        median(&raws)
+    );
+    Ok(vec![Finding::of(
+        "G7 durable order, 64 writers",
+        &ratios,
+        Goal::AtLeast(0.45),
+        notes,
+    )])
 }
 
 /// The same work on few and on many orders, in turn.
@@ -190,14 +237,24 @@ async fn cost_by_size(
                 rate(half, || read_history(small, draw(few))).await?,
                 rate(half, || read_history(large, draw(many))).await?,
             ),
-            (rate(half, || place(small, next())).await?, rate(half, || place(large, next())).await?),
+            (
+                rate(half, || place(small, next())).await?,
+                rate(half, || place(large, next())).await?,
+            ),
         ];
         for (rounds, (few, many)) in rounds.iter_mut().zip(measured) {
             rounds.push(many / few);
         }
     }
-    let names = ["size: order by id", "size: history page", "size: durable order"];
-    let notes = format!("rate at {} orders over rate at {}", size.large_orders, size.small_orders);
+    let names = [
+        "size: order by id",
+        "size: history page",
+        "size: durable order",
+    ];
+    let notes = format!(
+        "rate at {} orders over rate at {}",
+        size.large_orders, size.small_orders
+    );
     Ok(names
         .iter()
         .zip(&rounds)
@@ -208,16 +265,31 @@ async fn cost_by_size(
 async fn read_by_id(engine: &EmbeddedEngine, number: u64) -> anyhow::Result<()> {
     let number = OrderNumber(number);
     let shard_key = engine_api::layout::ShardKey::of_text(&number.user());
-    let key = RecordKey { collection: Collection::Orders, id: number.id(), shard_key };
+    let key = RecordKey {
+        collection: Collection::Orders,
+        id: number.id(),
+        shard_key,
+    };
     let found = engine.get(&key, read_context()).await?;
-    ensure!(found.is_some(), "order {} was acknowledged and is lost", number.0);
+    ensure!(
+        found.is_some(),
+        "order {} was acknowledged and is lost",
+        number.0
+    );
     Ok(())
 }
 
 async fn read_history(engine: &EmbeddedEngine, number: u64) -> anyhow::Result<()> {
     let user = Value::text(OrderNumber(number).user());
     let query = Query::first(AccessPath::OrdersByUser, vec![user], 10);
-    ensure!(!engine.query(&query, read_context()).await?.records.is_empty(), "a history is empty");
+    ensure!(
+        !engine
+            .query(&query, read_context())
+            .await?
+            .records
+            .is_empty(),
+        "a history is empty"
+    );
     Ok(())
 }
 
@@ -248,7 +320,11 @@ fn disk_bytes(path: &Path) -> anyhow::Result<u64> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
         let kind = entry.file_type()?;
-        bytes += if kind.is_dir() { disk_bytes(&entry.path())? } else { allocated(&entry.path())? };
+        bytes += if kind.is_dir() {
+            disk_bytes(&entry.path())?
+        } else {
+            allocated(&entry.path())?
+        };
     }
     Ok(bytes)
 }

@@ -44,7 +44,11 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match arguments.benchmark.as_ref().unwrap_or(&Benchmark::Engine) {
         Benchmark::Engine => {
-            let size = if arguments.quick { engine::QUICK } else { engine::FULL };
+            let size = if arguments.quick {
+                engine::QUICK
+            } else {
+                engine::FULL
+            };
             let findings = engine::run(size)?;
             report::print(&findings);
             report::write("engine", &findings)?;

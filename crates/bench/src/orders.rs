@@ -48,7 +48,11 @@ impl OrderNumber {
         };
         let header = self.header(product);
         vec![
-            Change::CreateIfAbsent { key, header, parts: Vec::new() },
+            Change::CreateIfAbsent {
+                key,
+                header,
+                parts: Vec::new(),
+            },
             Change::Stock {
                 key: product_key(product),
                 part: PartKey::stock(ZONE, 0),
@@ -60,7 +64,9 @@ impl OrderNumber {
 
     pub fn context(self) -> WriteContext {
         WriteContext {
-            authority: Authority::Router { generation: Generation(1) },
+            authority: Authority::Router {
+                generation: Generation(1),
+            },
             now: self.at(),
             revision: Revision::at(self.at(), Writer::numbered(1)),
         }
@@ -69,7 +75,10 @@ impl OrderNumber {
     fn header(self, product: u64) -> Fields {
         let line = |product: u64| {
             Value::Map(BTreeMap::from([
-                ("product_id".to_owned(), Value::text(format!("PROD-{product:05}"))),
+                (
+                    "product_id".to_owned(),
+                    Value::text(format!("PROD-{product:05}")),
+                ),
                 ("category".to_owned(), Value::text("phones")),
                 ("name".to_owned(), Value::text("Galaxy S25 Ultra 512 GB")),
                 ("quantity".to_owned(), Value::Int(1)),
@@ -82,11 +91,23 @@ impl OrderNumber {
             .with(Field::Status, Value::text("created"))
             .with(Field::CreatedAt, Value::Timestamp(self.at()))
             .with(Field::GeoZone, Value::text(ZONE))
-            .with(Field::Address, Value::text("Moscow, Tverskaya street 12, building 3, apartment 45"))
+            .with(
+                Field::Address,
+                Value::text("Moscow, Tverskaya street 12, building 3, apartment 45"),
+            )
             .with(Field::PaymentMethod, Value::text("card"))
-            .with(Field::Total, Value::Decimal(price(product) + price(product + 1)))
-            .with(Field::Lines, Value::List(vec![line(product), line(product + 1)]))
-            .with(Field::Fingerprint, Value::text(format!("{:032x}", mix(self.0 ^ 3))))
+            .with(
+                Field::Total,
+                Value::Decimal(price(product) + price(product + 1)),
+            )
+            .with(
+                Field::Lines,
+                Value::List(vec![line(product), line(product + 1)]),
+            )
+            .with(
+                Field::Fingerprint,
+                Value::text(format!("{:032x}", mix(self.0 ^ 3))),
+            )
     }
 
     /// The order's own values one after the other, nothing else: what the raw
@@ -118,13 +139,25 @@ pub fn product_changes(product: u64) -> [Change; 2] {
         key: key.clone(),
         part: PartKey::stock(ZONE, 0),
         price: PriceCondition::Any,
-        action: StockAction::Receive { total: 1_000_000_000 },
+        action: StockAction::Receive {
+            total: 1_000_000_000,
+        },
     };
-    [Change::CreateIfAbsent { key, header, parts: Vec::new() }, stock]
+    [
+        Change::CreateIfAbsent {
+            key,
+            header,
+            parts: Vec::new(),
+        },
+        stock,
+    ]
 }
 
 pub fn read_context() -> ReadContext {
-    ReadContext { now: Timestamp::from_unix_micros(STARTED_MICROS), freshness: Freshness::Latest }
+    ReadContext {
+        now: Timestamp::from_unix_micros(STARTED_MICROS),
+        freshness: Freshness::Latest,
+    }
 }
 
 /// A well-spread 64-bit number for each number.

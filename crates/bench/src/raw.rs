@@ -24,7 +24,8 @@ pub struct RawLog {
 impl RawLog {
     pub fn open(path: &Path) -> anyhow::Result<RawLog> {
         let mut file = File::create(path).with_context(|| path.display().to_string())?;
-        let (queue, mut records) = mpsc::channel::<(Vec<u8>, oneshot::Sender<()>)>(QUEUE_RECORDS_MAX);
+        let (queue, mut records) =
+            mpsc::channel::<(Vec<u8>, oneshot::Sender<()>)>(QUEUE_RECORDS_MAX);
         let bytes = Arc::new(AtomicU64::new(0));
         let written = bytes.clone();
         std::thread::spawn(move || {
@@ -32,9 +33,15 @@ impl RawLog {
             let mut buffer = Vec::new();
             while records.blocking_recv_many(&mut group, GROUP_RECORDS_MAX) > 0 {
                 buffer.clear();
-                group.iter().for_each(|(record, _)| buffer.extend_from_slice(record));
+                group
+                    .iter()
+                    .for_each(|(record, _)| buffer.extend_from_slice(record));
                 // A failed append ends the thread: the writers see a closed queue.
-                if file.write_all(&buffer).and_then(|()| file.sync_data()).is_err() {
+                if file
+                    .write_all(&buffer)
+                    .and_then(|()| file.sync_data())
+                    .is_err()
+                {
                     return;
                 }
                 written.fetch_add(buffer.len() as u64, Ordering::Relaxed);
@@ -49,7 +56,10 @@ impl RawLog {
 
     pub async fn append(&self, number: OrderNumber) -> anyhow::Result<()> {
         let (done, answer) = oneshot::channel();
-        self.queue.send((number.raw_bytes(), done)).await.context("the raw log has failed")?;
+        self.queue
+            .send((number.raw_bytes(), done))
+            .await
+            .context("the raw log has failed")?;
         answer.await.context("the raw log has failed")
     }
 

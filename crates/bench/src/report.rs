@@ -36,7 +36,14 @@ impl Finding {
             let most = rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             [least, most]
         });
-        Finding { id: id.to_owned(), ratio, goal: text, holds, spread, notes }
+        Finding {
+            id: id.to_owned(),
+            ratio,
+            goal: text,
+            holds,
+            spread,
+            notes,
+        }
     }
 }
 
@@ -51,9 +58,14 @@ pub fn median(rounds: &[f64]) -> f64 {
 }
 
 pub fn print(findings: &[Finding]) {
-    println!("{:<28} {:>8} {:>9} {:>6}  {:<17} notes", "id", "ratio", "goal", "holds", "spread");
+    println!(
+        "{:<28} {:>8} {:>9} {:>6}  {:<17} notes",
+        "id", "ratio", "goal", "holds", "spread"
+    );
     for finding in findings {
-        let spread = finding.spread.map_or_else(String::new, |[least, most]| format!("{least:.2} – {most:.2}"));
+        let spread = finding.spread.map_or_else(String::new, |[least, most]| {
+            format!("{least:.2} – {most:.2}")
+        });
         let holds = if finding.holds { "yes" } else { "NO" };
         println!(
             "{:<28} {:>8.2} {:>9} {:>6}  {:<17} {}",

@@ -14,15 +14,33 @@ use crate::revision::Revision;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Makes a record where none lives: no record, a removed or an expired one.
-    CreateIfAbsent { key: RecordKey, header: Fields, parts: Vec<(PartKey, Fields)> },
+    CreateIfAbsent {
+        key: RecordKey,
+        header: Fields,
+        parts: Vec<(PartKey, Fields)>,
+    },
     /// Replaces the header if its revision is still `expected`, and parts with it.
-    ChangeIf { key: RecordKey, expected: Revision, header: Fields, parts: PartsChange },
+    ChangeIf {
+        key: RecordKey,
+        expected: Revision,
+        header: Fields,
+        parts: PartsChange,
+    },
     /// Sets or removes parts of a live record, newest wins.
-    Patch { key: RecordKey, guard: Guard, parts: Vec<(PartKey, PartChange)> },
+    Patch {
+        key: RecordKey,
+        guard: Guard,
+        parts: Vec<(PartKey, PartChange)>,
+    },
     /// Leaves a mark, if the header's revision is still `expected`.
     Remove { key: RecordKey, expected: Revision },
     /// Moves stock of one part, by reservation.
-    Stock { key: RecordKey, part: PartKey, price: PriceCondition, action: StockAction },
+    Stock {
+        key: RecordKey,
+        part: PartKey,
+        price: PriceCondition,
+        action: StockAction,
+    },
     /// Merges an image, part by part, only what is newer. For feeds.
     PutImage { image: Record },
 }
@@ -61,14 +79,22 @@ pub enum StockAction {
     /// Sets how many pieces ever arrived; what is new becomes available.
     Receive { total: u64 },
     /// Available → reserved, remembered by order. `at` is when the order began.
-    Take { order: String, quantity: u32, at: Timestamp },
+    Take {
+        order: String,
+        quantity: u32,
+        at: Timestamp,
+    },
     /// Reserved → sold.
     Claim { order: String },
     /// Reserved or sold → available. `at` is when the order ended.
     Give { order: String, at: Timestamp },
     /// Sold → available, also when the reservation is forgotten: the order's
     /// own record says that it was sold.
-    Return { order: String, quantity: u32, at: Timestamp },
+    Return {
+        order: String,
+        quantity: u32,
+        at: Timestamp,
+    },
     /// Available → sold at once, without a memory of its own: only together
     /// with a conditional change that guards it (see `Engine::apply_together`).
     Sell { quantity: u32 },
@@ -80,37 +106,59 @@ pub enum StockAction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Applied now, or by an earlier attempt of the same change.
-    Done { revision: Revision },
+    Done {
+        revision: Revision,
+    },
     /// `CreateIfAbsent`: another record lives there.
-    Exists { record: Box<Record> },
+    Exists {
+        record: Box<Record>,
+    },
     /// `ChangeIf`, `Remove`: the header is another one.
-    Conflict { header: Header },
+    Conflict {
+        header: Header,
+    },
     /// No live header.
     NoRecord,
     /// `Patch`: the header does not hold what the guard asks.
-    GuardFailed { header: Header },
+    GuardFailed {
+        header: Header,
+    },
     /// The proposed revision is not above what is stored: propose one above `stored`.
-    Stale { stored: Revision },
+    Stale {
+        stored: Revision,
+    },
     /// The record has as many parts as it may have.
-    TooManyParts { parts_max: usize },
+    TooManyParts {
+        parts_max: usize,
+    },
     Stock(StockRefusal),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StockRefusal {
     NoSuchStock,
-    SoldOut { available: u64 },
-    PriceMoved { now: Option<Decimal> },
+    SoldOut {
+        available: u64,
+    },
+    PriceMoved {
+        now: Option<Decimal>,
+    },
     /// The order began before the oldest reservation still remembered.
-    BelowFloor { floor: Timestamp },
+    BelowFloor {
+        floor: Timestamp,
+    },
     /// The order has no reservation here, or one that was given back.
     NoReservation,
     /// Fewer pieces would have arrived than are reserved and sold.
-    BelowSold { bound: u64 },
+    BelowSold {
+        bound: u64,
+    },
     /// Too many orders are undecided here: try another bucket, or later.
     TooManyHeld,
     /// The same order took another quantity before.
-    OtherQuantity { taken: u32 },
+    OtherQuantity {
+        taken: u32,
+    },
 }
 
 impl Change {

@@ -3,6 +3,8 @@
 //! Engines that judge in their own process (memory, embedded) call this inside
 //! their commit; it is also the yardstick for those whose server judges.
 
+use std::collections::BTreeSet;
+
 use layout::{Collection, Field, Fields, PartKind};
 use model::Timestamp;
 
@@ -10,9 +12,7 @@ use crate::change::{Change, Guard, Outcome, PartChange, PartsChange};
 use crate::context::{Authority, WriteContext};
 use crate::error::EngineError;
 use crate::journal::ChangeKind;
-use crate::record::{
-    Content, Header, Merged, Part, PartKey, RECORD_PARTS_MAX, Record, RecordKey,
-};
+use crate::record::{Content, Header, Merged, Part, PartKey, RECORD_PARTS_MAX, Record, RecordKey};
 use crate::revision::Revision;
 use crate::stock;
 
@@ -20,7 +20,11 @@ use crate::stock;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The record becomes this; the journal gets an entry.
-    Write { record: Record, kind: ChangeKind, revision: Revision },
+    Write {
+        record: Record,
+        kind: ChangeKind,
+        revision: Revision,
+    },
     /// Nothing is written.
     Answer(Outcome),
 }
@@ -42,15 +46,23 @@ pub fn decide(
         )));
     }
     Ok(match change {
-        Change::CreateIfAbsent { key, header, parts } => create(stored, key, header, parts, context),
-        Change::ChangeIf { expected, header, parts, .. } => {
-            change_if(stored, *expected, header, parts, context)
+        Change::CreateIfAbsent { key, header, parts } => {
+            create(stored, key, header, parts, context)
         }
+        Change::ChangeIf {
+            expected,
+            header,
+            parts,
+            ..
+        } => change_if(stored, *expected, header, parts, context),
         Change::Patch { guard, parts, .. } => patch(stored, guard, parts, context),
         Change::Remove { expected, .. } => remove(stored, *expected, context),
-        Change::Stock { part, price, action, .. } => {
-            stock::decide(stored, part, *price, action, context)?
-        }
+        Change::Stock {
+            part,
+            price,
+            action,
+            ..
+        } => stock::decide(stored, part, *price, action, context)?,
         Change::PutImage { image } => put_image(stored, image),
     })
 }
@@ -58,7 +70,10 @@ pub fn decide(
 /// What becomes of changes that go together: all of these, or the one answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupDecision {
-    Write { writes: Vec<(Record, ChangeKind, Revision)>, revision: Revision },
+    Write {
+        writes: Vec<(Record, ChangeKind, Revision)>,
+        revision: Revision,
+    },
     Answer(Outcome),
 }
 
@@ -78,10 +93,24 @@ pub fn decide_together(
             None => decide(stored(key)?.as_ref(), change, context)?,
         };
         match (decision, earlier) {
-            (Decision::Write { record, kind, revision }, Some(index)) => {
+            (
+                Decision::Write {
+                    record,
+                    kind,
+                    revision,
+                },
+                Some(index),
+            ) => {
                 writes[index] = (record, kind, revision.max(writes[index].2));
             }
-            (Decision::Write { record, kind, revision }, None) => {
+            (
+                Decision::Write {
+                    record,
+                    kind,
+                    revision,
+                },
+                None,
+            ) => {
                 writes.push((record, kind, revision));
             }
             // The guard bears this commit's revision already: an earlier
@@ -97,7 +126,11 @@ pub fn decide_together(
             }
         }
     }
-    let revision = writes.iter().map(|(_, _, revision)| *revision).max().unwrap_or(context.revision);
+    let revision = writes
+        .iter()
+        .map(|(_, _, revision)| *revision)
+        .max()
+        .unwrap_or(context.revision);
     Ok(GroupDecision::Write { writes, revision })
 }
 
@@ -167,17 +200,27 @@ pub fn validate_alone(change: &Change) -> Result<(), EngineError> {
 /// Refuses a group whose sales nobody guards, or that names a key twice.
 pub fn validate_together(changes: &[Change]) -> Result<(), EngineError> {
     if changes.iter().any(stock::needs_company) && !changes.iter().any(Change::is_conditional) {
-        return Err(invalid("sales need a conditional change beside them".to_owned()));
+        return Err(invalid(
+            "sales need a conditional change beside them".to_owned(),
+        ));
     }
     for (index, change) in changes.iter().enumerate() {
         let same_place = |other: &Change| match (change, other) {
-            (Change::Stock { key: a, part: x, .. }, Change::Stock { key: b, part: y, .. }) => {
-                a == b && x == y
-            }
+            (
+                Change::Stock {
+                    key: a, part: x, ..
+                },
+                Change::Stock {
+                    key: b, part: y, ..
+                },
+            ) => a == b && x == y,
             _ => change.key() == other.key(),
         };
         if changes[..index].iter().any(same_place) {
-            return Err(invalid(format!("{} is changed twice in one commit", change.key())));
+            return Err(invalid(format!(
+                "{} is changed twice in one commit",
+                change.key()
+            )));
         }
     }
     Ok(())
@@ -193,20 +236,27 @@ fn create(
     if let Some(stored) = stored {
         if stored.live_at(context.now).is_some() {
             return Decision::Answer(if stored.header.revision == context.revision {
-                Outcome::Done { revision: context.revision }
+                Outcome::Done {
+                    revision: context.revision,
+                }
             } else {
-                Outcome::Exists { record: Box::new(stored.clone()) }
+                Outcome::Exists {
+                    record: Box::new(stored.clone()),
+                }
             });
         }
         if let Some(stale) = stale(stored.newest_revision(), context) {
             return stale;
         }
     }
-    write(Record {
-        key: key.clone(),
-        header: fresh_header(context.revision, Content::Live(header.clone())),
-        parts: fresh_parts(parts, context.revision),
-    }, context.revision)
+    write(
+        Record {
+            key: key.clone(),
+            header: fresh_header(context.revision, Content::Live(header.clone())),
+            parts: fresh_parts(parts, context.revision),
+        },
+        context.revision,
+    )
 }
 
 fn change_if(
@@ -216,7 +266,9 @@ fn change_if(
     parts: &PartsChange,
     context: &WriteContext,
 ) -> Decision {
-    let Some(stored) = live(stored, context.now) else { return Decision::Answer(Outcome::NoRecord) };
+    let Some(stored) = live(stored, context.now) else {
+        return Decision::Answer(Outcome::NoRecord);
+    };
     if let Some(answer) = unless_expected(stored, expected, context) {
         return answer;
     }
@@ -247,16 +299,28 @@ fn patch(
     parts: &[(PartKey, PartChange)],
     context: &WriteContext,
 ) -> Decision {
-    let Some(stored) = live(stored, context.now) else { return Decision::Answer(Outcome::NoRecord) };
+    let Some(stored) = live(stored, context.now) else {
+        return Decision::Answer(Outcome::NoRecord);
+    };
     let newest = |key: &PartKey| stored.parts.get(key).map(|part| part.revision);
     // A patch is one change: one part that bears its revision shows that all were written.
-    if parts.iter().any(|(key, _)| newest(key) == Some(context.revision)) {
-        return Decision::Answer(Outcome::Done { revision: context.revision });
+    if parts
+        .iter()
+        .any(|(key, _)| newest(key) == Some(context.revision))
+    {
+        return Decision::Answer(Outcome::Done {
+            revision: context.revision,
+        });
     }
     if !holds(guard, &stored.header) {
-        return Decision::Answer(Outcome::GuardFailed { header: stored.header.clone() });
+        return Decision::Answer(Outcome::GuardFailed {
+            header: stored.header.clone(),
+        });
     }
-    let floor = parts.iter().filter_map(|(key, _)| newest(key)).fold(stored.header.cleared, Revision::max);
+    let floor = parts
+        .iter()
+        .filter_map(|(key, _)| newest(key))
+        .fold(stored.header.cleared, Revision::max);
     if let Some(stale) = stale(floor, context) {
         return stale;
     }
@@ -266,10 +330,18 @@ fn patch(
             PartChange::Set(fields) => Content::Live(fields.clone()),
             PartChange::Remove => Content::Removed,
         };
-        record.parts.insert(key.clone(), Part { revision: context.revision, content });
+        record.parts.insert(
+            key.clone(),
+            Part {
+                revision: context.revision,
+                content,
+            },
+        );
     }
     if record.parts.len() > RECORD_PARTS_MAX {
-        return Decision::Answer(Outcome::TooManyParts { parts_max: RECORD_PARTS_MAX });
+        return Decision::Answer(Outcome::TooManyParts {
+            parts_max: RECORD_PARTS_MAX,
+        });
     }
     write(record, context.revision)
 }
@@ -279,9 +351,13 @@ fn remove(stored: Option<&Record>, expected: Revision, context: &WriteContext) -
         && stored.header.content == Content::Removed
         && stored.header.revision == context.revision
     {
-        return Decision::Answer(Outcome::Done { revision: context.revision });
+        return Decision::Answer(Outcome::Done {
+            revision: context.revision,
+        });
     }
-    let Some(stored) = live(stored, context.now) else { return Decision::Answer(Outcome::NoRecord) };
+    let Some(stored) = live(stored, context.now) else {
+        return Decision::Answer(Outcome::NoRecord);
+    };
     if let Some(answer) = unless_expected(stored, expected, context) {
         return answer;
     }
@@ -293,7 +369,11 @@ fn remove(stored: Option<&Record>, expected: Revision, context: &WriteContext) -
         header: fresh_header(context.revision, Content::Removed),
         parts: Default::default(),
     };
-    Decision::Write { record, kind: ChangeKind::Removed, revision: context.revision }
+    Decision::Write {
+        record,
+        kind: ChangeKind::Removed,
+        revision: context.revision,
+    }
 }
 
 fn put_image(stored: Option<&Record>, image: &Record) -> Decision {
@@ -308,7 +388,11 @@ fn put_image(stored: Option<&Record>, image: &Record) -> Decision {
         Content::Live(_) => ChangeKind::Written,
         Content::Removed => ChangeKind::Removed,
     };
-    Decision::Write { record, kind, revision }
+    Decision::Write {
+        record,
+        kind,
+        revision,
+    }
 }
 
 pub(crate) fn live(stored: Option<&Record>, now: Timestamp) -> Option<&Record> {
@@ -316,20 +400,34 @@ pub(crate) fn live(stored: Option<&Record>, now: Timestamp) -> Option<&Record> {
 }
 
 pub(crate) fn write(record: Record, revision: Revision) -> Decision {
-    Decision::Write { record, kind: ChangeKind::Written, revision }
+    Decision::Write {
+        record,
+        kind: ChangeKind::Written,
+        revision,
+    }
 }
 
 /// The answer when the header is not the expected one; an earlier attempt of
 /// this very change is recognised by its revision, which nobody else has.
-fn unless_expected(stored: &Record, expected: Revision, context: &WriteContext) -> Option<Decision> {
+fn unless_expected(
+    stored: &Record,
+    expected: Revision,
+    context: &WriteContext,
+) -> Option<Decision> {
     if stored.header.revision == expected {
         return None;
     }
-    Some(Decision::Answer(if stored.header.revision == context.revision {
-        Outcome::Done { revision: context.revision }
-    } else {
-        Outcome::Conflict { header: stored.header.clone() }
-    }))
+    Some(Decision::Answer(
+        if stored.header.revision == context.revision {
+            Outcome::Done {
+                revision: context.revision,
+            }
+        } else {
+            Outcome::Conflict {
+                header: stored.header.clone(),
+            }
+        },
+    ))
 }
 
 fn stale(stored: Revision, context: &WriteContext) -> Option<Decision> {
@@ -337,31 +435,46 @@ fn stale(stored: Revision, context: &WriteContext) -> Option<Decision> {
 }
 
 fn fresh_header(revision: Revision, content: Content) -> Header {
-    Header { revision, cleared: revision.just_before(), content }
+    Header {
+        revision,
+        cleared: revision.just_before(),
+        content,
+    }
 }
 
 fn fresh_parts(
     parts: &[(PartKey, Fields)],
     revision: Revision,
 ) -> std::collections::BTreeMap<PartKey, Part> {
-    parts.iter().map(|(key, fields)| (key.clone(), Part::live(revision, fields.clone()))).collect()
+    parts
+        .iter()
+        .map(|(key, fields)| (key.clone(), Part::live(revision, fields.clone())))
+        .collect()
 }
 
 fn holds(guard: &Guard, header: &Header) -> bool {
-    header
-        .content
-        .live()
-        .is_some_and(|fields| guard.header.iter().all(|(field, value)| fields.get(*field) == Some(value)))
+    header.content.live().is_some_and(|fields| {
+        guard
+            .header
+            .iter()
+            .all(|(field, value)| fields.get(*field) == Some(value))
+    })
 }
 
 fn validate_header(key: &RecordKey, header: &Fields) -> Result<(), EngineError> {
     let collection = key.collection;
     if header.text(collection.id_field()) != Some(key.id.as_str()) {
-        return Err(invalid(format!("the header's {} is not {}", collection.id_field(), key.id)));
+        return Err(invalid(format!(
+            "the header's {} is not {}",
+            collection.id_field(),
+            key.id
+        )));
     }
     let known = collection.header_fields();
     if let Some((field, _)) = header.iter().find(|(field, _)| !known.contains(field)) {
-        return Err(invalid(format!("{field} is not a header field of {collection}")));
+        return Err(invalid(format!(
+            "{field} is not a header field of {collection}"
+        )));
     }
     let optional = collection.optional_fields();
     let missing = |field: &&Field| !optional.contains(field) && header.get(**field).is_none();
@@ -376,15 +489,22 @@ fn validate_parts<'a>(
     parts: impl Iterator<Item = &'a PartKey>,
 ) -> Result<(), EngineError> {
     let known = collection.part_kinds();
-    let mut count = 0;
+    let mut seen = BTreeSet::new();
     for part in parts {
-        count += 1;
+        if !seen.insert(part) {
+            return Err(invalid(format!("{part} is named twice in one change")));
+        }
         if !known.contains(&part.kind()) {
-            return Err(invalid(format!("{collection} have no {} parts", part.kind().name())));
+            return Err(invalid(format!(
+                "{collection} have no {} parts",
+                part.kind().name()
+            )));
         }
     }
-    if count > RECORD_PARTS_MAX {
-        return Err(invalid(format!("a record has at most {RECORD_PARTS_MAX} parts")));
+    if seen.len() > RECORD_PARTS_MAX {
+        return Err(invalid(format!(
+            "a record has at most {RECORD_PARTS_MAX} parts"
+        )));
     }
     Ok(())
 }

@@ -103,7 +103,11 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
         context: WriteContext,
     ) -> Result<Outcome, EngineError>;
 
-    async fn get(&self, key: &RecordKey, context: ReadContext) -> Result<Option<Record>, EngineError>;
+    async fn get(
+        &self,
+        key: &RecordKey,
+        context: ReadContext,
+    ) -> Result<Option<Record>, EngineError>;
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError>;
 
@@ -112,7 +116,8 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
     /// The place after everything applied so far.
     async fn journal_end(&self) -> Result<Position, EngineError>;
 
-    async fn journal_read(&self, from: &Position, limit: usize) -> Result<JournalPage, EngineError>;
+    async fn journal_read(&self, from: &Position, limit: usize)
+    -> Result<JournalPage, EngineError>;
 
     async fn raise_fence(
         &self,

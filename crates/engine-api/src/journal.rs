@@ -26,7 +26,11 @@ pub struct JournalEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalEvent {
     /// Done, for a reader, when the source shows at least this revision (W22).
-    Changed { key: RecordKey, kind: ChangeKind, revision: Revision },
+    Changed {
+        key: RecordKey,
+        kind: ChangeKind,
+        revision: Revision,
+    },
     /// A fence was raised: the seal of everything older in its scope.
     Fenced { fence: Fence },
 }

@@ -5,21 +5,21 @@
 
 #![forbid(unsafe_code)]
 
-mod revision;
-mod record;
-mod context;
-mod change;
-mod decide;
-mod stock;
-mod query;
-mod journal;
 mod capability;
-mod error;
-mod engine;
-mod control;
-mod world;
-pub mod memory;
+mod change;
 pub mod conformance;
+mod context;
+mod control;
+mod decide;
+mod engine;
+mod error;
+mod journal;
+pub mod memory;
+mod query;
+mod record;
+mod revision;
+mod stock;
+mod world;
 
 pub use capability::{
     Capabilities, Durability, ExpiryKind, FenceKind, GuardKind, JournalKind, Stock, Terms, Together,

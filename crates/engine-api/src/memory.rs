@@ -16,9 +16,7 @@ use crate::capability::{
 use crate::change::{Change, Outcome};
 use crate::context::{Authority, MoverTerm, ReadContext, WriteContext};
 use crate::control::{CONTROL_BYTES_MAX, ControlStore, ControlValue, SetOutcome};
-use crate::decide::{
-    GroupDecision, decide_together, validate, validate_alone, validate_together,
-};
+use crate::decide::{GroupDecision, decide_together, validate, validate_alone, validate_together};
 use crate::engine::{Engine, Maintained, Maintenance};
 use crate::error::EngineError;
 use crate::journal::{
@@ -65,7 +63,9 @@ impl MemoryEngine {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics while it holds the lock")
+        self.state
+            .lock()
+            .expect("no code panics while it holds the lock")
     }
 }
 
@@ -96,25 +96,45 @@ impl Engine for MemoryEngine {
     }
 
     async fn get(&self, key: &RecordKey, _: ReadContext) -> Result<Option<Record>, EngineError> {
-        Ok(self.lock().records.get(&(key.collection, key.id.clone())).cloned())
+        Ok(self
+            .lock()
+            .records
+            .get(&(key.collection, key.id.clone()))
+            .cloned())
     }
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {
         let state = self.lock();
         let mut found: Vec<(Cursor, &Record)> = state
             .of(query.path.shape().collection)
-            .filter(|record| record.live_at(context.now).is_some_and(|header| answers(query, header)))
+            .filter(|record| {
+                record
+                    .live_at(context.now)
+                    .is_some_and(|header| answers(query, header))
+            })
             .map(|record| (Cursor::of(query.path, record), record))
             .filter(|(cursor, _)| {
-                query.after.as_ref().is_none_or(|after| cursor.compare(after, query.path).is_gt())
+                query
+                    .after
+                    .as_ref()
+                    .is_none_or(|after| cursor.compare(after, query.path).is_gt())
             })
             .collect();
         found.sort_by(|(a, _), (b, _)| a.compare(b, query.path));
         let limit = query.limit.clamp(1, PAGE_RECORDS_MAX);
         let more = found.len() > limit;
         found.truncate(limit);
-        let next = found.last().filter(|_| more).map(|(cursor, _)| cursor.clone());
-        Ok(Page { records: found.into_iter().map(|(_, record)| record.clone()).collect(), next })
+        let next = found
+            .last()
+            .filter(|_| more)
+            .map(|(cursor, _)| cursor.clone());
+        Ok(Page {
+            records: found
+                .into_iter()
+                .map(|(_, record)| record.clone())
+                .collect(),
+            next,
+        })
     }
 
     async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
@@ -124,8 +144,16 @@ impl Engine for MemoryEngine {
         let mut images: Vec<Record> = state
             .of(scan.collection)
             .filter(|record| scan.scope.contains(&record.key.shard_key))
-            .filter(|record| scan.after.as_ref().is_none_or(|after| place(record) > *after))
-            .filter(|record| scan.until.as_ref().is_none_or(|until| place(record) <= *until))
+            .filter(|record| {
+                scan.after
+                    .as_ref()
+                    .is_none_or(|after| place(record) > *after)
+            })
+            .filter(|record| {
+                scan.until
+                    .as_ref()
+                    .is_none_or(|until| place(record) <= *until)
+            })
             .take(limit + 1)
             .cloned()
             .collect();
@@ -139,7 +167,11 @@ impl Engine for MemoryEngine {
         Ok(position(self.lock().journal_last))
     }
 
-    async fn journal_read(&self, from: &Position, limit: usize) -> Result<JournalPage, EngineError> {
+    async fn journal_read(
+        &self,
+        from: &Position,
+        limit: usize,
+    ) -> Result<JournalPage, EngineError> {
         let state = self.lock();
         let from_number = number(from)?;
         let first_kept = state.journal_last + 1 - state.journal.len() as u64;
@@ -148,8 +180,16 @@ impl Engine for MemoryEngine {
         }
         let skip = (from_number + 1 - first_kept) as usize;
         let limit = limit.clamp(1, JOURNAL_ENTRIES_MAX);
-        let entries: Vec<_> = state.journal.iter().skip(skip).take(limit).cloned().collect();
-        let next = entries.last().map_or_else(|| from.clone(), |entry| entry.position.clone());
+        let entries: Vec<_> = state
+            .journal
+            .iter()
+            .skip(skip)
+            .take(limit)
+            .cloned()
+            .collect();
+        let next = entries
+            .last()
+            .map_or_else(|| from.clone(), |entry| entry.position.clone());
         Ok(JournalPage { entries, next })
     }
 
@@ -166,7 +206,9 @@ impl Engine for MemoryEngine {
             state.fences.push(fence.clone());
             state.append(now, JournalEvent::Fenced { fence });
         }
-        Ok(Seal { position: position(state.journal_last) })
+        Ok(Seal {
+            position: position(state.journal_last),
+        })
     }
 
     async fn claim_term(&self, term: MoverTerm) -> Result<(), EngineError> {
@@ -194,7 +236,9 @@ impl ControlStore for MemoryEngine {
         bytes: Vec<u8>,
     ) -> Result<SetOutcome, EngineError> {
         if bytes.len() > CONTROL_BYTES_MAX {
-            return Err(EngineError::Invalid { reason: format!("control value {name} is too long") });
+            return Err(EngineError::Invalid {
+                reason: format!("control value {name} is too long"),
+            });
         }
         let mut state = self.lock();
         let current = state.control.get(name).cloned();
@@ -202,13 +246,19 @@ impl ControlStore for MemoryEngine {
             return Ok(SetOutcome::Lost { current });
         }
         let number = expected.unwrap_or(0) + 1;
-        state.control.insert(name.to_owned(), ControlValue { number, bytes });
+        state
+            .control
+            .insert(name.to_owned(), ControlValue { number, bytes });
         Ok(SetOutcome::Set { number })
     }
 }
 
 impl State {
-    fn commit(&mut self, changes: &[Change], context: &WriteContext) -> Result<Outcome, EngineError> {
+    fn commit(
+        &mut self,
+        changes: &[Change],
+        context: &WriteContext,
+    ) -> Result<Outcome, EngineError> {
         for change in changes {
             validate(change, context)?;
             self.admit(change.key(), &context.authority)?;
@@ -220,7 +270,14 @@ impl State {
             GroupDecision::Write { writes, revision } => {
                 for (record, kind, revision) in writes {
                     let key = record.key.clone();
-                    self.append(context.now, JournalEvent::Changed { key: key.clone(), kind, revision });
+                    self.append(
+                        context.now,
+                        JournalEvent::Changed {
+                            key: key.clone(),
+                            kind,
+                            revision,
+                        },
+                    );
                     self.records.insert((key.collection, key.id), record);
                 }
                 Ok(Outcome::Done { revision })
@@ -232,10 +289,15 @@ impl State {
     fn admit(&self, key: &RecordKey, authority: &Authority) -> Result<(), EngineError> {
         match authority {
             Authority::Router { generation } => {
-                match self.fences.iter().find(|fence| fence.stops(key, *generation)) {
-                    Some(fence) => {
-                        Err(EngineError::Fenced { used: *generation, fence: fence.generation })
-                    }
+                match self
+                    .fences
+                    .iter()
+                    .find(|fence| fence.stops(key, *generation))
+                {
+                    Some(fence) => Err(EngineError::Fenced {
+                        used: *generation,
+                        fence: fence.generation,
+                    }),
                     None => Ok(()),
                 }
             }
@@ -245,20 +307,28 @@ impl State {
 
     fn hold_term(&self, term: &MoverTerm) -> Result<(), EngineError> {
         match self.terms.get(&term.move_name) {
-            Some(current) if *current > term.term => {
-                Err(EngineError::TermLost { lost: term.clone(), current: *current })
-            }
+            Some(current) if *current > term.term => Err(EngineError::TermLost {
+                lost: term.clone(),
+                current: *current,
+            }),
             _ => Ok(()),
         }
     }
 
     fn append(&mut self, written_at: Timestamp, event: JournalEvent) {
         self.journal_last += 1;
-        self.journal.push_back(JournalEntry { position: position(self.journal_last), written_at, event });
+        self.journal.push_back(JournalEntry {
+            position: position(self.journal_last),
+            written_at,
+            event,
+        });
     }
 
     fn of(&self, collection: Collection) -> impl Iterator<Item = &Record> {
-        self.records.iter().filter(move |((of, _), _)| *of == collection).map(|(_, record)| record)
+        self.records
+            .iter()
+            .filter(move |((of, _), _)| *of == collection)
+            .map(|(_, record)| record)
     }
 
     fn maintain(&mut self, work: &Maintenance) -> Maintained {
@@ -281,11 +351,18 @@ impl State {
                 return true;
             }
             left -= 1;
-            if expired { done.expired += 1 } else { done.marks += 1 }
+            if expired {
+                done.expired += 1
+            } else {
+                done.marks += 1
+            }
             false
         });
         while left > 0
-            && self.journal.front().is_some_and(|entry| entry.written_at < work.journal_before)
+            && self
+                .journal
+                .front()
+                .is_some_and(|entry| entry.written_at < work.journal_before)
         {
             self.journal.pop_front();
             done.journal_entries += 1;
@@ -300,6 +377,10 @@ fn position(number: u64) -> Position {
 }
 
 fn number(position: &Position) -> Result<u64, EngineError> {
-    let bytes: [u8; 8] = position.0.as_slice().try_into().map_err(|_| EngineError::PositionLost)?;
+    let bytes: [u8; 8] = position
+        .0
+        .as_slice()
+        .try_into()
+        .map_err(|_| EngineError::PositionLost)?;
     Ok(u64::from_be_bytes(bytes))
 }

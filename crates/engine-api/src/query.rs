@@ -65,7 +65,13 @@ pub struct ScanPage {
 impl Query {
     /// The first page of a path.
     pub fn first(path: AccessPath, equals: Vec<Value>, limit: usize) -> Query {
-        Query { path, equals, range: SortRange::default(), after: None, limit }
+        Query {
+            path,
+            equals,
+            range: SortRange::default(),
+            after: None,
+            limit,
+        }
     }
 
     #[must_use]
@@ -82,7 +88,10 @@ impl Cursor {
             .shape()
             .sort
             .and_then(|(field, _)| Some(record.header.content.live()?.get(field)?.clone()));
-        Cursor { sort, id: record.key.id.clone() }
+        Cursor {
+            sort,
+            id: record.key.id.clone(),
+        }
     }
 
     /// The order of the path's answers: by sort field in its direction, then by id upwards.
@@ -90,7 +99,11 @@ impl Cursor {
         let by_sort = match (&self.sort, &other.sort, path.shape().sort) {
             (Some(own), Some(others), Some((_, direction))) => {
                 let ascending = compare_values(own, others);
-                if direction == Direction::Descending { ascending.reverse() } else { ascending }
+                if direction == Direction::Descending {
+                    ascending.reverse()
+                } else {
+                    ascending
+                }
             }
             _ => Ordering::Equal,
         };
@@ -100,8 +113,13 @@ impl Cursor {
 
 impl SortRange {
     pub fn contains(&self, value: &Value) -> bool {
-        self.least.as_ref().is_none_or(|least| compare_values(least, value).is_le())
-            && self.most.as_ref().is_none_or(|most| compare_values(value, most).is_le())
+        self.least
+            .as_ref()
+            .is_none_or(|least| compare_values(least, value).is_le())
+            && self
+                .most
+                .as_ref()
+                .is_none_or(|most| compare_values(value, most).is_le())
     }
 }
 
@@ -111,9 +129,13 @@ pub fn answers(query: &Query, header: &layout::Fields) -> bool {
     let shape = query.path.shape();
     let equal = |(field, value): (&Field, &Value)| header.get(*field) == Some(value);
     shape.equals.iter().zip(&query.equals).all(equal)
-        && shape.only.is_none_or(|(field, text)| header.text(field) == Some(text))
+        && shape
+            .only
+            .is_none_or(|(field, text)| header.text(field) == Some(text))
         && shape.sort.is_none_or(|(field, _)| {
-            header.get(field).is_some_and(|value| query.range.contains(value))
+            header
+                .get(field)
+                .is_some_and(|value| query.range.contains(value))
         })
 }
 

@@ -70,7 +70,11 @@ pub enum NameError {
     #[error("an id has 1 to {max} bytes, this one has {bytes}: shorten it", max = ID_BYTES_MAX)]
     IdLength { bytes: usize },
     #[error("a part of kind {kind} is named by {expected} texts, not {found}", kind = kind.name())]
-    PathLength { kind: PartKind, expected: usize, found: usize },
+    PathLength {
+        kind: PartKind,
+        expected: usize,
+        found: usize,
+    },
 }
 
 impl RecordId {
@@ -97,7 +101,11 @@ impl RecordKey {
     /// A record whose id is its shard key.
     pub fn by_id(collection: Collection, id: RecordId) -> RecordKey {
         let shard_key = ShardKey::of_text(id.as_str());
-        RecordKey { collection, id, shard_key }
+        RecordKey {
+            collection,
+            id,
+            shard_key,
+        }
     }
 }
 
@@ -110,29 +118,48 @@ impl fmt::Display for RecordKey {
 impl PartKey {
     pub fn new(kind: PartKind, path: Vec<String>) -> Result<PartKey, NameError> {
         if path.len() != kind.path_len() {
-            return Err(NameError::PathLength { kind, expected: kind.path_len(), found: path.len() });
+            return Err(NameError::PathLength {
+                kind,
+                expected: kind.path_len(),
+                found: path.len(),
+            });
         }
         Ok(PartKey { kind, path })
     }
 
     pub fn line(product: &str) -> PartKey {
-        PartKey { kind: PartKind::Line, path: vec![product.to_owned()] }
+        PartKey {
+            kind: PartKind::Line,
+            path: vec![product.to_owned()],
+        }
     }
 
     pub fn contribution(product: &str, guest_cart: &str) -> PartKey {
-        PartKey { kind: PartKind::Contribution, path: vec![product.to_owned(), guest_cart.to_owned()] }
+        PartKey {
+            kind: PartKind::Contribution,
+            path: vec![product.to_owned(), guest_cart.to_owned()],
+        }
     }
 
     pub fn stock(zone: &str, bucket: u16) -> PartKey {
-        PartKey { kind: PartKind::Stock, path: vec![zone.to_owned(), bucket.to_string()] }
+        PartKey {
+            kind: PartKind::Stock,
+            path: vec![zone.to_owned(), bucket.to_string()],
+        }
     }
 
     pub fn activity() -> PartKey {
-        PartKey { kind: PartKind::Activity, path: Vec::new() }
+        PartKey {
+            kind: PartKind::Activity,
+            path: Vec::new(),
+        }
     }
 
     pub fn expiry() -> PartKey {
-        PartKey { kind: PartKind::Expiry, path: Vec::new() }
+        PartKey {
+            kind: PartKind::Expiry,
+            path: Vec::new(),
+        }
     }
 
     pub fn kind(&self) -> PartKind {
@@ -162,18 +189,27 @@ impl Content {
 
 impl Part {
     pub fn live(revision: Revision, fields: Fields) -> Part {
-        Part { revision, content: Content::Live(fields) }
+        Part {
+            revision,
+            content: Content::Live(fields),
+        }
     }
 
     pub fn mark(revision: Revision) -> Part {
-        Part { revision, content: Content::Removed }
+        Part {
+            revision,
+            content: Content::Removed,
+        }
     }
 }
 
 impl Record {
     /// The fields of a live header; `None` for a mark or an expired record (W2, W7).
     pub fn live_at(&self, now: Timestamp) -> Option<&Fields> {
-        if self.expires_at().is_some_and(|expires_at| expires_at <= now) {
+        if self
+            .expires_at()
+            .is_some_and(|expires_at| expires_at <= now)
+        {
             return None;
         }
         self.header.content.live()
@@ -181,7 +217,9 @@ impl Record {
 
     /// The moment from which the record counts as gone. `None`: never.
     pub fn expires_at(&self) -> Option<Timestamp> {
-        self.part(&PartKey::expiry())?.get(Field::ExpiresAt)?.as_timestamp()
+        self.part(&PartKey::expiry())?
+            .get(Field::ExpiresAt)?
+            .as_timestamp()
     }
 
     /// The fields of a live part.
@@ -190,12 +228,17 @@ impl Record {
     }
 
     pub fn live_parts(&self) -> impl Iterator<Item = (&PartKey, &Fields)> {
-        self.parts.iter().filter_map(|(key, part)| Some((key, part.content.live()?)))
+        self.parts
+            .iter()
+            .filter_map(|(key, part)| Some((key, part.content.live()?)))
     }
 
     /// The newest revision anywhere in the record.
     pub fn newest_revision(&self) -> Revision {
-        self.parts.values().map(|part| part.revision).fold(self.header.revision, Revision::max)
+        self.parts
+            .values()
+            .map(|part| part.revision)
+            .fold(self.header.revision, Revision::max)
     }
 
     /// Takes from `other` what is newer, part by part (W1, W26). Answers whether anything was.
@@ -206,7 +249,10 @@ impl Record {
             merged = Merged::Changed;
         }
         for (key, part) in &other.parts {
-            if self.parts.get(key).is_none_or(|own| own.revision < part.revision)
+            if self
+                .parts
+                .get(key)
+                .is_none_or(|own| own.revision < part.revision)
                 && part.revision > self.header.cleared
             {
                 self.parts.insert(key.clone(), part.clone());
@@ -221,7 +267,8 @@ impl Record {
     /// Forgets marks of parts older than `before`. Only safe when no copy of
     /// the record is waiting for them.
     pub fn forget_marks(&mut self, before: Timestamp) {
-        self.parts.retain(|_, part| part.content.live().is_some() || part.revision.time() >= before);
+        self.parts
+            .retain(|_, part| part.content.live().is_some() || part.revision.time() >= before);
     }
 }
 

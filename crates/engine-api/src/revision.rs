@@ -47,7 +47,11 @@ impl Revision {
     /// The first revision of this writer above `floor`.
     pub fn above(floor: Revision, writer: Writer) -> Revision {
         let same_step = floor.0 / STEP * STEP + u64::from(writer.0) * 2;
-        Revision(if same_step > floor.0 { same_step } else { same_step + STEP })
+        Revision(if same_step > floor.0 {
+            same_step
+        } else {
+            same_step + STEP
+        })
     }
 
     /// The moment just before this change (W6). No change has it as its own.

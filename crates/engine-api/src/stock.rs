@@ -19,7 +19,10 @@ use crate::revision::Revision;
 pub(crate) fn needs_company(change: &Change) -> bool {
     matches!(
         change,
-        Change::Stock { action: StockAction::Sell { .. } | StockAction::Unsell { .. }, .. }
+        Change::Stock {
+            action: StockAction::Sell { .. } | StockAction::Unsell { .. },
+            ..
+        }
     )
 }
 
@@ -49,8 +52,10 @@ pub(crate) fn decide(
     let floor = current.map_or(Revision::ZERO, |part| part.revision);
     // An absolute count has no reservation to know its repeat by: like any
     // patch it must be newer than what it replaces.
-    if matches!((&step, action), (Step::Changed, StockAction::Receive { .. }))
-        && context.revision <= floor
+    if matches!(
+        (&step, action),
+        (Step::Changed, StockAction::Receive { .. })
+    ) && context.revision <= floor
     {
         return Ok(Decision::Answer(Outcome::Stale { stored: floor }));
     }
@@ -65,7 +70,9 @@ pub(crate) fn decide(
                 Revision::above(floor, context.revision.writer())
             };
             let mut record = stored.clone();
-            record.parts.insert(part.clone(), Part::live(revision, stock_fields(&stock)));
+            record
+                .parts
+                .insert(part.clone(), Part::live(revision, stock_fields(&stock)));
             write(record, revision)
         }
     })
@@ -88,23 +95,27 @@ fn act(stock: &mut Stock, action: &StockAction) -> Result<Step, EngineError> {
             } else if stock.receive_total(*total).is_ok() {
                 Changed
             } else {
-                Refused(StockRefusal::BelowSold { bound: counts.reserved + counts.sold })
+                Refused(StockRefusal::BelowSold {
+                    bound: counts.reserved + counts.sold,
+                })
             }
         }
-        StockAction::Take { order, quantity, at } => {
-            match stock.take(&order_id(order)?, pieces(*quantity)?, *at) {
-                TakeOutcome::Taken => Changed,
-                TakeOutcome::AlreadyTaken | TakeOutcome::AlreadySold => Repeated,
-                TakeOutcome::AlreadyReturned => Refused(StockRefusal::NoReservation),
-                TakeOutcome::QuantityDiffers { taken } => {
-                    let taken = u32::try_from(taken.pieces()).unwrap_or(u32::MAX);
-                    Refused(StockRefusal::OtherQuantity { taken })
-                }
-                TakeOutcome::SoldOut { available } => Refused(StockRefusal::SoldOut { available }),
-                TakeOutcome::BelowFloor { floor } => Refused(StockRefusal::BelowFloor { floor }),
-                TakeOutcome::TooManyHeld => Refused(StockRefusal::TooManyHeld),
+        StockAction::Take {
+            order,
+            quantity,
+            at,
+        } => match stock.take(&order_id(order)?, pieces(*quantity)?, *at) {
+            TakeOutcome::Taken => Changed,
+            TakeOutcome::AlreadyTaken | TakeOutcome::AlreadySold => Repeated,
+            TakeOutcome::AlreadyReturned => Refused(StockRefusal::NoReservation),
+            TakeOutcome::QuantityDiffers { taken } => {
+                let taken = u32::try_from(taken.pieces()).unwrap_or(u32::MAX);
+                Refused(StockRefusal::OtherQuantity { taken })
             }
-        }
+            TakeOutcome::SoldOut { available } => Refused(StockRefusal::SoldOut { available }),
+            TakeOutcome::BelowFloor { floor } => Refused(StockRefusal::BelowFloor { floor }),
+            TakeOutcome::TooManyHeld => Refused(StockRefusal::TooManyHeld),
+        },
         StockAction::Claim { order } => match stock.claim(&order_id(order)?) {
             ClaimOutcome::Claimed => Changed,
             ClaimOutcome::AlreadySold => Repeated,
@@ -113,15 +124,19 @@ fn act(stock: &mut Stock, action: &StockAction) -> Result<Step, EngineError> {
             }
         },
         StockAction::Give { order, at } => given(stock.give(&order_id(order)?, *at)),
-        StockAction::Return { order, quantity, at } => {
-            match stock.give_forgotten(&order_id(order)?, pieces(*quantity)?, *at) {
-                Ok(outcome) => given(outcome),
-                Err(_) => Refused(StockRefusal::NoReservation),
-            }
-        }
+        StockAction::Return {
+            order,
+            quantity,
+            at,
+        } => match stock.give_forgotten(&order_id(order)?, pieces(*quantity)?, *at) {
+            Ok(outcome) => given(outcome),
+            Err(_) => Refused(StockRefusal::NoReservation),
+        },
         StockAction::Sell { quantity } => match stock.sell(pieces(*quantity)?) {
             Ok(()) => Changed,
-            Err(_) => Refused(StockRefusal::SoldOut { available: stock.available() }),
+            Err(_) => Refused(StockRefusal::SoldOut {
+                available: stock.available(),
+            }),
         },
         StockAction::Unsell { quantity } => match stock.unsell(pieces(*quantity)?) {
             Ok(()) => Changed,
@@ -144,8 +159,15 @@ fn takes(action: &StockAction) -> bool {
 }
 
 fn price_refusal(stored: &Record, price: PriceCondition) -> Option<StockRefusal> {
-    let PriceCondition::Exactly(seen) = price else { return None };
-    let now = stored.header.content.live()?.get(Field::Price).and_then(Value::as_decimal);
+    let PriceCondition::Exactly(seen) = price else {
+        return None;
+    };
+    let now = stored
+        .header
+        .content
+        .live()?
+        .get(Field::Price)
+        .and_then(Value::as_decimal);
     (now != Some(seen)).then_some(StockRefusal::PriceMoved { now })
 }
 
@@ -187,7 +209,10 @@ pub fn stock_fields(stock: &Stock) -> Fields {
 pub fn stock_of(fields: &Fields) -> Result<Stock, EngineError> {
     let damaged = |reason: String| EngineError::Damaged { reason };
     let count = |field: Field| {
-        let value = fields.get(field).and_then(Value::as_int).and_then(|int| u64::try_from(int).ok());
+        let value = fields
+            .get(field)
+            .and_then(Value::as_int)
+            .and_then(|int| u64::try_from(int).ok());
         value.ok_or_else(|| damaged(format!("a stock part lacks {field}")))
     };
     let counts = StockCounts {
@@ -233,5 +258,9 @@ fn reservation_of(value: &Value) -> Option<Reservation> {
         _ => return None,
     };
     let at = map.get("at")?.as_timestamp()?;
-    Some(Reservation { quantity: Quantity::new(quantity).ok()?, at, state })
+    Some(Reservation {
+        quantity: Quantity::new(quantity).ok()?,
+        at,
+        state,
+    })
 }

@@ -28,7 +28,9 @@ pub struct RealWorld {
 
 impl RealWorld {
     pub fn new() -> RealWorld {
-        RealWorld { started: Instant::now() }
+        RealWorld {
+            started: Instant::now(),
+        }
     }
 }
 
@@ -42,7 +44,9 @@ impl World for RealWorld {
     fn now(&self) -> Timestamp {
         let micros = SystemTime::now()
             .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
+            .map_or(0, |since| {
+                i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+            });
         Timestamp::from_unix_micros(micros)
     }
 

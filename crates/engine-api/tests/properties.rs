@@ -47,7 +47,10 @@ struct Clock {
 }
 
 fn key() -> RecordKey {
-    RecordKey::by_id(Collection::Carts, RecordId::new("cart").unwrap())
+    RecordKey::by_id(
+        Collection::Carts,
+        RecordId::new("cart").expect("the id is short"),
+    )
 }
 
 fn header(status: &str) -> Fields {
@@ -176,7 +179,9 @@ fn play(steps: &[(Step, Clock)]) -> History {
                 None => continue,
             },
         };
-        if let Decision::Write { record, .. } = decide(stored, &change, &context).unwrap() {
+        if let Decision::Write { record, .. } =
+            decide(stored, &change, &context).expect("changes of carts are well formed")
+        {
             history.moments.push(record);
             history.applied.push((change, context));
         }
@@ -242,7 +247,7 @@ proptest! {
     fn what_was_applied_changes_nothing_when_it_is_sent_again(steps in steps()) {
         let history = play(&steps);
         for (index, (change, context)) in history.applied.iter().enumerate() {
-            let right_after = decide(Some(&history.moments[index]), change, context).unwrap();
+            let right_after = decide(Some(&history.moments[index]), change, context).expect("it was applied before");
             if history.moments[index].live_at(context.now).is_some() || matches!(change, Change::Remove { .. }) {
                 prop_assert!(
                     matches!(&right_after, Decision::Answer(Outcome::Done { .. })),
@@ -250,7 +255,7 @@ proptest! {
                 );
             }
             for later in &history.moments[index..] {
-                let again = decide(Some(later), change, context).unwrap();
+                let again = decide(Some(later), change, context).expect("it was applied before");
                 prop_assert!(
                     matches!(&again, Decision::Answer(_)),
                     "{change:?} sent again after {later:?} became {again:?}"

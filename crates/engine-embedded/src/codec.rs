@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use engine_api::layout::{Collection, Field, Fields, PartKind, Scope, ShardKey, Slot, SlotRange, Value};
+use engine_api::layout::{
+    Collection, Field, Fields, PartKind, Scope, ShardKey, Slot, SlotRange, Value,
+};
 use engine_api::{
     ChangeKind, Content, Fence, Generation, Header, JournalEvent, Part, PartKey, Record, RecordId,
     RecordKey, Revision, Timestamp,
@@ -50,14 +52,25 @@ pub(crate) fn decode_record(collection: Collection, id: RecordId, bytes: &[u8]) 
         return Err(Damaged("a record has an unknown format"));
     }
     let shard_key = input.shard_key(&id)?;
-    let header =
-        Header { revision: input.revision()?, cleared: input.revision()?, content: input.content()? };
+    let header = Header {
+        revision: input.revision()?,
+        cleared: input.revision()?,
+        content: input.content()?,
+    };
     let mut parts = BTreeMap::new();
     while !input.0.is_empty() {
         let key = input.part_key()?;
         parts.insert(key, input.part()?);
     }
-    Ok(Record { key: RecordKey { collection, id, shard_key }, header, parts })
+    Ok(Record {
+        key: RecordKey {
+            collection,
+            id,
+            shard_key,
+        },
+        header,
+        parts,
+    })
 }
 
 pub(crate) fn encode_part(part: &Part) -> Vec<u8> {
@@ -88,7 +101,11 @@ pub(crate) fn decode_part_key(bytes: &[u8]) -> Read<PartKey> {
 pub(crate) fn encode_entry(written_at: Timestamp, event: &JournalEvent) -> Vec<u8> {
     let mut out = Vec::with_capacity(96);
     match event {
-        JournalEvent::Changed { key, kind, revision } => {
+        JournalEvent::Changed {
+            key,
+            kind,
+            revision,
+        } => {
             out.push(ENTRY_CHANGED);
             put_signed(&mut out, i128::from(written_at.unix_micros()));
             out.push(match kind {
@@ -122,11 +139,22 @@ pub(crate) fn decode_entry(bytes: &[u8]) -> Read<(Timestamp, JournalEvent)> {
             };
             let revision = input.revision()?;
             let collection = input.collection()?;
-            let id = RecordId::new(input.text()?).map_err(|_| Damaged("an id has a wrong length"))?;
+            let id =
+                RecordId::new(input.text()?).map_err(|_| Damaged("an id has a wrong length"))?;
             let shard_key = input.shard_key(&id)?;
-            JournalEvent::Changed { key: RecordKey { collection, id, shard_key }, kind, revision }
+            JournalEvent::Changed {
+                key: RecordKey {
+                    collection,
+                    id,
+                    shard_key,
+                },
+                kind,
+                revision,
+            }
         }
-        ENTRY_FENCED => JournalEvent::Fenced { fence: input.fence()? },
+        ENTRY_FENCED => JournalEvent::Fenced {
+            fence: input.fence()?,
+        },
         _ => return Err(Damaged("a journal entry has an unknown tag")),
     };
     input.end()?;
@@ -279,7 +307,11 @@ struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
     fn end(&self) -> Read<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(Damaged("bytes are left over")) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(Damaged("bytes are left over"))
+        }
     }
 
     fn byte(&mut self) -> Read<u8> {
@@ -322,7 +354,9 @@ impl<'a> Input<'a> {
 
     fn text(&mut self) -> Read<String> {
         let bytes = self.bytes()?;
-        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Damaged("a text is not UTF-8"))
+        std::str::from_utf8(bytes)
+            .map(str::to_owned)
+            .map_err(|_| Damaged("a text is not UTF-8"))
     }
 
     fn revision(&mut self) -> Read<Revision> {
@@ -333,7 +367,8 @@ impl<'a> Input<'a> {
     }
 
     fn timestamp(&mut self) -> Read<Timestamp> {
-        let micros = i64::try_from(self.signed()?).map_err(|_| Damaged("a time is out of range"))?;
+        let micros =
+            i64::try_from(self.signed()?).map_err(|_| Damaged("a time is out of range"))?;
         Ok(Timestamp::from_unix_micros(micros))
     }
 
@@ -349,13 +384,19 @@ impl<'a> Input<'a> {
     }
 
     fn part_key(&mut self) -> Read<PartKey> {
-        let kind = PartKind::from_number(self.byte()?).ok_or(Damaged("a part is of unknown kind"))?;
-        let path = (0..kind.path_len()).map(|_| self.text()).collect::<Read<Vec<_>>>()?;
+        let kind =
+            PartKind::from_number(self.byte()?).ok_or(Damaged("a part is of unknown kind"))?;
+        let path = (0..kind.path_len())
+            .map(|_| self.text())
+            .collect::<Read<Vec<_>>>()?;
         PartKey::new(kind, path).map_err(|_| Damaged("a part's name has a wrong length"))
     }
 
     fn part(&mut self) -> Read<Part> {
-        Ok(Part { revision: self.revision()?, content: self.content()? })
+        Ok(Part {
+            revision: self.revision()?,
+            content: self.content()?,
+        })
     }
 
     fn content(&mut self) -> Read<Content> {
@@ -367,7 +408,9 @@ impl<'a> Input<'a> {
                     let field =
                         Field::from_number(self.byte()?).ok_or(Damaged("a field is unknown"))?;
                     let value = self.value(0)?;
-                    fields.insert(field, value).map_err(|_| Damaged("a field has a wrong kind"))?;
+                    fields
+                        .insert(field, value)
+                        .map_err(|_| Damaged("a field has a wrong kind"))?;
                 }
                 Ok(Content::Live(fields))
             }
@@ -405,7 +448,11 @@ impl<'a> Input<'a> {
             }
             7 => {
                 let count = self.count()?;
-                Value::List((0..count).map(|_| self.value(depth + 1)).collect::<Read<_>>()?)
+                Value::List(
+                    (0..count)
+                        .map(|_| self.value(depth + 1))
+                        .collect::<Read<_>>()?,
+                )
             }
             8 => Value::Blob(self.bytes()?.to_vec()),
             _ => return Err(Damaged("a value has an unknown tag")),
@@ -421,21 +468,38 @@ impl<'a> Input<'a> {
             0 => Scope::All,
             1 => {
                 let count = self.count()?;
-                let range = |_| Ok(SlotRange { first: self.slot()?, last: self.slot()? });
+                let range = |_| {
+                    Ok(SlotRange {
+                        first: self.slot()?,
+                        last: self.slot()?,
+                    })
+                };
                 Scope::Slots((0..count).map(range).collect::<Read<_>>()?)
             }
-            2 => Scope::Range { from: self.bound()?, to: self.bound()? },
+            2 => Scope::Range {
+                from: self.bound()?,
+                to: self.bound()?,
+            },
             3 => {
                 let count = self.count()?;
-                Scope::Keys((0..count).map(|_| shard_key_of(self.bytes()?)).collect::<Read<_>>()?)
+                Scope::Keys(
+                    (0..count)
+                        .map(|_| shard_key_of(self.bytes()?))
+                        .collect::<Read<_>>()?,
+                )
             }
             _ => return Err(Damaged("a scope has an unknown tag")),
         };
-        Ok(Fence { collection, scope, generation })
+        Ok(Fence {
+            collection,
+            scope,
+            generation,
+        })
     }
 
     fn slot(&mut self) -> Read<Slot> {
-        let number = u16::try_from(self.number()?).map_err(|_| Damaged("a slot is out of range"))?;
+        let number =
+            u16::try_from(self.number()?).map_err(|_| Damaged("a slot is out of range"))?;
         Slot::try_from(number).map_err(|_| Damaged("a slot is out of range"))
     }
 
@@ -477,14 +541,16 @@ mod tests {
     fn content() -> impl Strategy<Value = Content> {
         prop_oneof![
             Just(Content::Removed),
-            prop::collection::vec((prop::sample::select(Field::ALL), value()), 0..6).prop_map(|pairs| {
-                let mut fields = Fields::new();
-                for (field, value) in pairs {
-                    // Values of another kind are not part of this record.
-                    let _ = fields.insert(field, value);
+            prop::collection::vec((prop::sample::select(Field::ALL), value()), 0..6).prop_map(
+                |pairs| {
+                    let mut fields = Fields::new();
+                    for (field, value) in pairs {
+                        // Values of another kind are not part of this record.
+                        let _ = fields.insert(field, value);
+                    }
+                    Content::Live(fields)
                 }
-                Content::Live(fields)
-            }),
+            ),
         ]
     }
 
@@ -550,13 +616,23 @@ mod tests {
         let slot = |number| Slot::try_from(number).unwrap();
         let scopes = [
             Scope::All,
-            Scope::Slots(vec![SlotRange { first: slot(3), last: slot(4095) }]),
-            Scope::Range { from: None, to: Some(key("m")) },
+            Scope::Slots(vec![SlotRange {
+                first: slot(3),
+                last: slot(4095),
+            }]),
+            Scope::Range {
+                from: None,
+                to: Some(key("m")),
+            },
             Scope::Keys(vec![key("a"), key("b")]),
         ];
         let fences: Vec<Fence> = scopes
             .into_iter()
-            .map(|scope| Fence { collection: Collection::Orders, scope, generation: Generation(9) })
+            .map(|scope| Fence {
+                collection: Collection::Orders,
+                scope,
+                generation: Generation(9),
+            })
             .collect();
         assert_eq!(decode_fences(&encode_fences(&fences)).unwrap(), fences);
     }

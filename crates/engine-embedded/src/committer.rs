@@ -29,11 +29,31 @@ const FREE_CHECK_COMMITS: u64 = 64;
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
 
 pub(crate) enum Request {
-    Apply { changes: Vec<Change>, context: WriteContext, reply: Reply<Outcome> },
-    RaiseFence { fence: Fence, term: MoverTerm, now: Timestamp, reply: Reply<Seal> },
-    ClaimTerm { term: MoverTerm, reply: Reply<()> },
-    CompareAndSet { name: String, expected: Option<u64>, bytes: Vec<u8>, reply: Reply<SetOutcome> },
-    Maintain { work: Maintenance, reply: Reply<Maintained> },
+    Apply {
+        changes: Vec<Change>,
+        context: WriteContext,
+        reply: Reply<Outcome>,
+    },
+    RaiseFence {
+        fence: Fence,
+        term: MoverTerm,
+        now: Timestamp,
+        reply: Reply<Seal>,
+    },
+    ClaimTerm {
+        term: MoverTerm,
+        reply: Reply<()>,
+    },
+    CompareAndSet {
+        name: String,
+        expected: Option<u64>,
+        bytes: Vec<u8>,
+        reply: Reply<SetOutcome>,
+    },
+    Maintain {
+        work: Maintenance,
+        reply: Reply<Maintained>,
+    },
 }
 
 /// Commits and requests since the start, for metrics.
@@ -63,9 +83,15 @@ impl Committer {
             counts: counts.clone(),
             failure: None,
         };
-        let thread =
-            std::thread::Builder::new().name("committer".to_owned()).spawn(|| work.run(requests))?;
-        Ok(Committer { queue: Some(queue), thread: Some(thread), journal_last, counts })
+        let thread = std::thread::Builder::new()
+            .name("committer".to_owned())
+            .spawn(|| work.run(requests))?;
+        Ok(Committer {
+            queue: Some(queue),
+            thread: Some(thread),
+            journal_last,
+            counts,
+        })
     }
 
     pub(crate) async fn ask<T>(
@@ -73,8 +99,13 @@ impl Committer {
         request: impl FnOnce(Reply<T>) -> Request,
     ) -> Result<T, EngineError> {
         let (reply, answer) = oneshot::channel();
-        let queue = self.queue.as_ref().expect("the queue is open until the engine is dropped");
-        let stopped = || EngineError::Unavailable { reason: "the engine has stopped".to_owned() };
+        let queue = self
+            .queue
+            .as_ref()
+            .expect("the queue is open until the engine is dropped");
+        let stopped = || EngineError::Unavailable {
+            reason: "the engine has stopped".to_owned(),
+        };
         queue.send(request(reply)).await.map_err(|_| stopped())?;
         answer.await.map_err(|_| EngineError::OutcomeUnknown {
             reason: "the engine stopped before it answered".to_owned(),
@@ -110,7 +141,9 @@ impl Work {
     fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         let mut batch = Vec::with_capacity(COMMIT_REQUESTS_MAX);
         while requests.blocking_recv_many(&mut batch, COMMIT_REQUESTS_MAX) > 0 {
-            self.counts.requests.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            self.counts
+                .requests
+                .fetch_add(batch.len() as u64, Ordering::Relaxed);
             let mut answers = Vec::with_capacity(batch.len());
             let refusal = self.refusal();
             for request in batch.drain(..) {
@@ -137,16 +170,33 @@ impl Work {
                 answer(reply, state.maintain(&work))
             }
             (Request::Maintain { reply, .. }, Some(refusal)) => answer(reply, Err(refusal)),
-            (Request::Apply { changes, context, reply }, None) => {
-                answer(reply, state.apply(&changes, &context))
-            }
-            (Request::RaiseFence { fence, term, now, reply }, None) => {
-                answer(reply, state.raise_fence(fence, &term, now))
-            }
+            (
+                Request::Apply {
+                    changes,
+                    context,
+                    reply,
+                },
+                None,
+            ) => answer(reply, state.apply(&changes, &context)),
+            (
+                Request::RaiseFence {
+                    fence,
+                    term,
+                    now,
+                    reply,
+                },
+                None,
+            ) => answer(reply, state.raise_fence(fence, &term, now)),
             (Request::ClaimTerm { term, reply }, None) => answer(reply, state.claim_term(&term)),
-            (Request::CompareAndSet { name, expected, bytes, reply }, None) => {
-                answer(reply, state.compare_and_set(&name, expected, bytes))
-            }
+            (
+                Request::CompareAndSet {
+                    name,
+                    expected,
+                    bytes,
+                    reply,
+                },
+                None,
+            ) => answer(reply, state.compare_and_set(&name, expected, bytes)),
             (Request::Maintain { work, reply }, None) => answer(reply, state.maintain(&work)),
         }
     }
@@ -161,13 +211,18 @@ impl Work {
             if let Err(error) = self.state.commit() {
                 let reason = format!("the commit failed: {error}");
                 self.failure = Some(if error.is_full() {
-                    EngineError::StorageFull { reason: reason.clone() }
+                    EngineError::StorageFull {
+                        reason: reason.clone(),
+                    }
                 } else {
-                    EngineError::Unavailable { reason: format!("{reason}; restart to go on") }
+                    EngineError::Unavailable {
+                        reason: format!("{reason}; restart to go on"),
+                    }
                 });
                 lost = Some(EngineError::OutcomeUnknown { reason });
             } else {
-                self.journal_last.store(self.state.journal_last(), Ordering::Release);
+                self.journal_last
+                    .store(self.state.journal_last(), Ordering::Release);
             }
         }
         answers.into_iter().for_each(|answer| answer(lost.clone()));
@@ -177,15 +232,25 @@ impl Work {
     /// they are taken again once there is room.
     fn refusal(&self) -> Option<EngineError> {
         let directory = self.directory.as_ref()?;
-        if !self.counts.commits.load(Ordering::Relaxed).is_multiple_of(FREE_CHECK_COMMITS) {
+        if !self
+            .counts
+            .commits
+            .load(Ordering::Relaxed)
+            .is_multiple_of(FREE_CHECK_COMMITS)
+        {
             return None;
         }
         match directory.free_bytes() {
             Ok(free) if free >= FREE_BYTES_MIN => None,
             Ok(free) => Some(EngineError::StorageFull {
-                reason: format!("{} has {free} bytes free, {FREE_BYTES_MIN} are kept in reserve", directory.path().display()),
+                reason: format!(
+                    "{} has {free} bytes free, {FREE_BYTES_MIN} are kept in reserve",
+                    directory.path().display()
+                ),
             }),
-            Err(error) => Some(EngineError::Unavailable { reason: error.to_string() }),
+            Err(error) => Some(EngineError::Unavailable {
+                reason: error.to_string(),
+            }),
         }
     }
 }

@@ -46,8 +46,10 @@ impl EmbeddedEngine {
     pub fn open(config: EmbeddedConfig) -> Result<EmbeddedEngine, OpenError> {
         let tables = Tables::new(&config.tables)?;
         let directory = Directory::open(&config.path)?;
-        let store = FjallStore::open(&directory.data(), config.cache_bytes)
-            .map_err(|error| open_failed(&config.path, error))?;
+        let failed = |error| open_failed(&config.path, error);
+        let open = |path: &Path| FjallStore::open(path, config.cache_bytes).map_err(failed);
+        let data = directory.data(|draft| open(draft).map(drop), |error| failed(error.into()))?;
+        let store = open(&data)?;
         check_tables(&store, &tables, &config.path)?;
         EmbeddedEngine::start(Arc::new(store), tables, Some(directory))
     }
@@ -57,11 +59,14 @@ impl EmbeddedEngine {
         tables: Tables,
         directory: Option<Directory>,
     ) -> Result<EmbeddedEngine, OpenError> {
-        let path = directory.as_ref().map(|held| held.path().to_owned()).unwrap_or_default();
+        let path = directory
+            .as_ref()
+            .map(|held| held.path().to_owned())
+            .unwrap_or_default();
         let tables = Arc::new(tables);
         let state = State::open(store.clone(), tables.clone())?;
-        let committer = Committer::start(state, directory)
-            .map_err(|source| OpenError::Io { path, source })?;
+        let committer =
+            Committer::start(state, directory).map_err(|source| OpenError::Io { path, source })?;
         let capabilities = Capabilities {
             engine: "embedded",
             collections: tables.collections(),
@@ -74,19 +79,34 @@ impl EmbeddedEngine {
             expiry: ExpiryKind::Maintained,
             durability: Durability::Disk,
         };
-        Ok(EmbeddedEngine { capabilities, tables, store, committer })
+        Ok(EmbeddedEngine {
+            capabilities,
+            tables,
+            store,
+            committer,
+        })
     }
 
     pub fn commit_counts(&self) -> &CommitCounts {
         &self.committer.counts
     }
 
-    async fn commit(&self, changes: Vec<Change>, context: WriteContext) -> Result<Outcome, EngineError> {
+    async fn commit(
+        &self,
+        changes: Vec<Change>,
+        context: WriteContext,
+    ) -> Result<Outcome, EngineError> {
         for change in &changes {
             self.tables.check(change.key().collection)?;
             validate(change, &context)?;
         }
-        self.committer.ask(|reply| Request::Apply { changes, context, reply }).await
+        self.committer
+            .ask(|reply| Request::Apply {
+                changes,
+                context,
+                reply,
+            })
+            .await
     }
 }
 
@@ -124,10 +144,16 @@ impl Engine for EmbeddedEngine {
     }
 
     async fn journal_end(&self) -> Result<Position, EngineError> {
-        Ok(position(self.committer.journal_last.load(Ordering::Acquire)))
+        Ok(position(
+            self.committer.journal_last.load(Ordering::Acquire),
+        ))
     }
 
-    async fn journal_read(&self, from: &Position, limit: usize) -> Result<JournalPage, EngineError> {
+    async fn journal_read(
+        &self,
+        from: &Position,
+        limit: usize,
+    ) -> Result<JournalPage, EngineError> {
         read::journal(self.store.view().as_ref(), from, limit)
     }
 
@@ -138,15 +164,26 @@ impl Engine for EmbeddedEngine {
         now: Timestamp,
     ) -> Result<Seal, EngineError> {
         self.tables.check(fence.collection)?;
-        self.committer.ask(|reply| Request::RaiseFence { fence, term, now, reply }).await
+        self.committer
+            .ask(|reply| Request::RaiseFence {
+                fence,
+                term,
+                now,
+                reply,
+            })
+            .await
     }
 
     async fn claim_term(&self, term: MoverTerm) -> Result<(), EngineError> {
-        self.committer.ask(|reply| Request::ClaimTerm { term, reply }).await
+        self.committer
+            .ask(|reply| Request::ClaimTerm { term, reply })
+            .await
     }
 
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
-        self.committer.ask(|reply| Request::Maintain { work, reply }).await
+        self.committer
+            .ask(|reply| Request::Maintain { work, reply })
+            .await
     }
 }
 
@@ -163,27 +200,58 @@ impl ControlStore for EmbeddedEngine {
         bytes: Vec<u8>,
     ) -> Result<SetOutcome, EngineError> {
         if bytes.len() > CONTROL_BYTES_MAX {
-            return Err(EngineError::Invalid { reason: format!("control value {name} is too long") });
+            return Err(EngineError::Invalid {
+                reason: format!("control value {name} is too long"),
+            });
         }
         let name = name.to_owned();
-        self.committer.ask(|reply| Request::CompareAndSet { name, expected, bytes, reply }).await
+        self.committer
+            .ask(|reply| Request::CompareAndSet {
+                name,
+                expected,
+                bytes,
+                reply,
+            })
+            .await
     }
 }
 
 fn check_tables(store: &FjallStore, tables: &Tables, path: &Path) -> Result<(), OpenError> {
     let wanted = tables.describe();
-    match store.get(Space::Meta, META_TABLES).map_err(|error| open_failed(path, error))? {
+    match store
+        .get(Space::Meta, META_TABLES)
+        .map_err(|error| open_failed(path, error))?
+    {
         None => {
             let mut batch = Batch::default();
             batch.put(Space::Meta, META_TABLES.to_vec(), wanted.into_bytes());
-            store.commit(batch).map_err(|error| open_failed(path, error))
+            store
+                .commit(batch)
+                .map_err(|error| open_failed(path, error))
         }
         Some(found) if *found == *wanted.as_bytes() => Ok(()),
-        Some(found) => Err(OpenError::OtherTables {
-            path: path.to_owned(),
-            found: String::from_utf8_lossy(&found).into_owned(),
-            wanted,
-        }),
+        Some(found) => {
+            let found = String::from_utf8_lossy(&found);
+            let (found, wanted) = first_difference(&found, &wanted);
+            Err(OpenError::OtherTables {
+                path: path.to_owned(),
+                found,
+                wanted,
+            })
+        }
+    }
+}
+
+fn first_difference(found: &str, wanted: &str) -> (String, String) {
+    let (mut found, mut wanted) = (found.lines(), wanted.lines());
+    loop {
+        match (found.next(), wanted.next()) {
+            (ours, theirs) if ours == theirs && ours.is_some() => {}
+            (ours, theirs) => {
+                let text = |line: Option<&str>| line.unwrap_or("nothing more").to_owned();
+                return (text(ours), text(theirs));
+            }
+        }
     }
 }
 
@@ -193,6 +261,9 @@ fn open_failed(path: &Path, error: StoreError) -> OpenError {
         StoreError::Io(source) => OpenError::Io { path, source },
         StoreError::Locked => OpenError::Locked { path },
         StoreError::Library(reason) => OpenError::Damaged { path, reason },
-        StoreError::Stopped => OpenError::Io { path, source: std::io::Error::other(error) },
+        StoreError::Stopped => OpenError::Io {
+            path,
+            source: std::io::Error::other(error),
+        },
     }
 }

@@ -57,19 +57,36 @@ impl Store for Failing {
 
 fn tables() -> Tables {
     let layout = engine_api::layout::embedded();
-    let tables: Vec<_> =
-        layout.collections.values().flat_map(|kept| kept.live.tables.clone()).collect();
+    let tables: Vec<_> = layout
+        .collections
+        .values()
+        .flat_map(|kept| kept.live.tables.clone())
+        .collect();
     Tables::new(&tables).unwrap()
 }
 
-fn engine(folder: &tempfile::TempDir, fails_at: u64, error: fn() -> std::io::Error, reaches_the_disk: Reach) -> EmbeddedEngine {
+fn engine(
+    folder: &tempfile::TempDir,
+    fails_at: u64,
+    error: fn() -> std::io::Error,
+    reaches_the_disk: Reach,
+) -> EmbeddedEngine {
     let inner = FjallStore::open(&folder.path().join("data"), 1 << 20).unwrap();
-    let store = Failing { inner, commits: AtomicU64::new(0), fails_at, error, reaches_the_disk };
+    let store = Failing {
+        inner,
+        commits: AtomicU64::new(0),
+        fails_at,
+        error,
+        reaches_the_disk,
+    };
     EmbeddedEngine::start(Arc::new(store), tables(), None).unwrap()
 }
 
 fn session_key(number: u64) -> RecordKey {
-    RecordKey::by_id(Collection::Sessions, RecordId::new(format!("SESS-{number}")).unwrap())
+    RecordKey::by_id(
+        Collection::Sessions,
+        RecordId::new(format!("SESS-{number}")).unwrap(),
+    )
 }
 
 async fn open_session(engine: &EmbeddedEngine, number: u64) -> Result<Outcome, EngineError> {
@@ -80,15 +97,29 @@ async fn open_session(engine: &EmbeddedEngine, number: u64) -> Result<Outcome, E
         .with(Field::Status, Value::text("open"))
         .with(Field::CreatedAt, Value::Timestamp(now));
     let context = WriteContext {
-        authority: Authority::Router { generation: Generation(1) },
+        authority: Authority::Router {
+            generation: Generation(1),
+        },
         now,
         revision: Revision::at(now, Writer::numbered(0)),
     };
-    engine.apply(Change::CreateIfAbsent { key, header, parts: Vec::new() }, context).await
+    engine
+        .apply(
+            Change::CreateIfAbsent {
+                key,
+                header,
+                parts: Vec::new(),
+            },
+            context,
+        )
+        .await
 }
 
 async fn read(engine: &EmbeddedEngine, number: u64) -> Option<Record> {
-    let context = ReadContext { now: Timestamp::from_unix_micros(0), freshness: Freshness::Latest };
+    let context = ReadContext {
+        now: Timestamp::from_unix_micros(0),
+        freshness: Freshness::Latest,
+    };
     engine.get(&session_key(number), context).await.unwrap()
 }
 
@@ -110,7 +141,10 @@ async fn a_failed_commit_is_never_acknowledged_and_nothing_follows_it() {
     let lost = open_session(&engine, 3).await.unwrap_err();
     assert_eq!(lost.remedy(), Remedy::ReadBack, "{lost}");
     let refused = open_session(&engine, 4).await.unwrap_err();
-    assert!(matches!(refused, EngineError::Unavailable { .. }), "{refused}");
+    assert!(
+        matches!(refused, EngineError::Unavailable { .. }),
+        "{refused}"
+    );
     assert!(read(&engine, 2).await.is_some());
     assert!(read(&engine, 3).await.is_none());
     assert!(read(&engine, 4).await.is_none());
@@ -126,7 +160,10 @@ async fn a_commit_that_failed_after_reaching_the_disk_is_unknown_not_refused() {
     assert!(matches!(lost, EngineError::OutcomeUnknown { .. }), "{lost}");
     let engine = engine(&folder, u64::MAX, broken, Reach::Nothing);
     assert!(read(&engine, 1).await.is_some());
-    assert!(open_session(&engine, 1).await.unwrap().is_done(), "the same change sent again");
+    assert!(
+        open_session(&engine, 1).await.unwrap().is_done(),
+        "the same change sent again"
+    );
 }
 
 #[tokio::test]
@@ -135,9 +172,15 @@ async fn a_full_disk_is_named_and_what_was_acknowledged_stays() {
     {
         let engine = engine(&folder, 2, full, Reach::Nothing);
         assert!(open_session(&engine, 1).await.unwrap().is_done());
-        assert!(matches!(open_session(&engine, 2).await, Err(EngineError::OutcomeUnknown { .. })));
+        assert!(matches!(
+            open_session(&engine, 2).await,
+            Err(EngineError::OutcomeUnknown { .. })
+        ));
         let refused = open_session(&engine, 3).await.unwrap_err();
-        assert!(matches!(refused, EngineError::StorageFull { .. }), "{refused}");
+        assert!(
+            matches!(refused, EngineError::StorageFull { .. }),
+            "{refused}"
+        );
         assert!(refused.to_string().contains("free space"), "{refused}");
     }
     let engine = engine(&folder, u64::MAX, full, Reach::Nothing);

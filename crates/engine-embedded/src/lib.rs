@@ -12,16 +12,16 @@
 
 #![forbid(unsafe_code)]
 
+mod codec;
+mod committer;
 mod directory;
 mod engine;
-mod committer;
-mod state;
-mod read;
-mod tables;
-mod codec;
-mod store;
 #[cfg(test)]
 mod faults;
+mod read;
+mod state;
+mod store;
+mod tables;
 
 pub use committer::CommitCounts;
 pub use directory::{FORMAT, FREE_BYTES_MIN, OpenError};

@@ -14,6 +14,8 @@ use crate::state::{number, position};
 use crate::store::{Space, Store, StoreError, View};
 use crate::tables::{PathPlan, PointerTable, Tables, parts_prefix, record_key};
 
+type RowBound = Bound<Vec<u8>>;
+
 pub(crate) fn get(
     store: &dyn Store,
     tables: &Tables,
@@ -21,8 +23,12 @@ pub(crate) fn get(
     id: &RecordId,
 ) -> Result<Option<Record>, EngineError> {
     if !tables.has_parts_apart(collection) {
-        let body = store.get(Space::Records, &record_key(collection, id)).map_err(store_failed)?;
-        return body.map(|body| decode_record(collection, id.clone(), &body).map_err(damaged)).transpose();
+        let body = store
+            .get(Space::Records, &record_key(collection, id))
+            .map_err(store_failed)?;
+        return body
+            .map(|body| decode_record(collection, id.clone(), &body).map_err(damaged))
+            .transpose();
     }
     get_in(store.view().as_ref(), tables, collection, id)
 }
@@ -53,18 +59,27 @@ pub(crate) fn query(
         let reason = format!("{} is asked with {} values", query.path, shape.equals.len());
         return Err(EngineError::Invalid { reason });
     }
-    let plan = tables.plan(query.path).ok_or_else(|| EngineError::Unsupported {
-        what: format!("answer {}: no table of the layout does", query.path),
-    })?;
+    let plan = tables
+        .plan(query.path)
+        .ok_or_else(|| EngineError::Unsupported {
+            what: format!("answer {}: no table of the layout does", query.path),
+        })?;
     let limit = query.limit.clamp(1, PAGE_RECORDS_MAX);
     let mut records = match plan {
         PathPlan::Body => by_id(view, tables, query)?,
         PathPlan::Pointers(table) => by_pointers(view, tables, &table, query, context, limit + 1)?,
     };
-    records.retain(|record| record.live_at(context.now).is_some_and(|header| answers(query, header)));
+    records.retain(|record| {
+        record
+            .live_at(context.now)
+            .is_some_and(|header| answers(query, header))
+    });
     let more = records.len() > limit;
     records.truncate(limit);
-    let next = records.last().filter(|_| more).map(|last| Cursor::of(query.path, last));
+    let next = records
+        .last()
+        .filter(|_| more)
+        .map(|last| Cursor::of(query.path, last));
     Ok(Page { records, next })
 }
 
@@ -90,7 +105,9 @@ pub(crate) fn scan(view: &dyn View, tables: &Tables, scan: &Scan) -> Result<Scan
             continue;
         }
         if images.len() == limit {
-            let next = images.last().map(|last: &Record| ScanPosition(last.key.id.as_str().into()));
+            let next = images
+                .last()
+                .map(|last: &Record| ScanPosition(last.key.id.as_str().into()));
             return Ok(ScanPage { images, next });
         }
         if tables.has_parts_apart(scan.collection) {
@@ -111,7 +128,9 @@ pub(crate) fn journal(
     // One more than asked for, from the position itself: if it, or what
     // follows it, is gone, something was trimmed that the reader has not seen.
     let start = Bound::Included(from_number.to_be_bytes().to_vec());
-    let rows = view.range(Space::Journal, start, Bound::Unbounded).take(limit + 1);
+    let rows = view
+        .range(Space::Journal, start, Bound::Unbounded)
+        .take(limit + 1);
     let mut expected = from_number;
     let mut entries = Vec::new();
     for (index, row) in rows.enumerate() {
@@ -126,7 +145,11 @@ pub(crate) fn journal(
         expected += 1;
         if found > from_number && entries.len() < limit {
             let (written_at, event) = decode_entry(&value).map_err(damaged)?;
-            entries.push(JournalEntry { position: position(found), written_at, event });
+            entries.push(JournalEntry {
+                position: position(found),
+                written_at,
+                event,
+            });
         }
     }
     // Nothing at or after the position: fine at the very beginning, otherwise
@@ -134,15 +157,23 @@ pub(crate) fn journal(
     if expected == from_number && from_number != 0 {
         return Err(EngineError::PositionLost);
     }
-    let next = entries.last().map_or_else(|| from.clone(), |entry| entry.position.clone());
+    let next = entries
+        .last()
+        .map_or_else(|| from.clone(), |entry| entry.position.clone());
     Ok(JournalPage { entries, next })
 }
 
 fn by_id(view: &dyn View, tables: &Tables, query: &Query) -> Result<Vec<Record>, EngineError> {
-    let id = query.equals[0].as_text().and_then(|id| RecordId::new(id).ok());
+    let id = query.equals[0]
+        .as_text()
+        .and_then(|id| RecordId::new(id).ok());
     let past = |id: &RecordId| query.after.as_ref().is_none_or(|after| *id > after.id);
-    let Some(id) = id.filter(past) else { return Ok(Vec::new()) };
-    Ok(get_in(view, tables, query.path.shape().collection, &id)?.into_iter().collect())
+    let Some(id) = id.filter(past) else {
+        return Ok(Vec::new());
+    };
+    Ok(get_in(view, tables, query.path.shape().collection, &id)?
+        .into_iter()
+        .collect())
 }
 
 fn by_pointers(
@@ -158,10 +189,16 @@ fn by_pointers(
     for row in view.range(Space::Paths, from, to) {
         let (row, length) = row.map_err(store_failed)?;
         let length = usize::from(*length.first().unwrap_or(&0));
-        let start = row.len().checked_sub(length).ok_or(Damaged("a pointer is cut short")).map_err(damaged)?;
+        let start = row
+            .len()
+            .checked_sub(length)
+            .ok_or(Damaged("a pointer is cut short"))
+            .map_err(damaged)?;
         let id = id_of(&row[start..])?;
-        let record = get_in(view, tables, table.collection, &id)?
-            .ok_or_else(|| EngineError::Damaged { reason: format!("{} points to no record", table.name) })?;
+        let record =
+            get_in(view, tables, table.collection, &id)?.ok_or_else(|| EngineError::Damaged {
+                reason: format!("{} points to no record", table.name),
+            })?;
         if record.live_at(context.now).is_some() {
             records.push(record);
             if records.len() == limit {
@@ -174,13 +211,20 @@ fn by_pointers(
 
 /// The rows between which the page lies: the given values, then the sort
 /// range, then the cursor.
-fn bounds(table: &PointerTable, query: &Query) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>), EngineError> {
+fn bounds(
+    table: &PointerTable,
+    query: &Query,
+) -> Result<(RowBound, RowBound), EngineError> {
     let shape = query.path.shape();
     let mut prefix = vec![table.number];
     for (field, way) in &table.columns()[..shape.equals.len()] {
         let index = shape.equals.iter().position(|given| given == field);
         let value = index.and_then(|index| query.equals.get(index));
-        put(&mut prefix, value.expect("a plan has the path's fields first"), *way)?;
+        put(
+            &mut prefix,
+            value.expect("a plan has the path's fields first"),
+            *way,
+        )?;
     }
     let sorted = |value: &Value| {
         let mut key = prefix.clone();
@@ -229,7 +273,10 @@ fn get_in(
     collection: Collection,
     id: &RecordId,
 ) -> Result<Option<Record>, EngineError> {
-    let Some(body) = view.get(Space::Records, &record_key(collection, id)).map_err(store_failed)? else {
+    let Some(body) = view
+        .get(Space::Records, &record_key(collection, id))
+        .map_err(store_failed)?
+    else {
         return Ok(None);
     };
     let mut record = decode_record(collection, id.clone(), &body).map_err(damaged)?;
@@ -241,29 +288,45 @@ fn get_in(
 
 fn add_parts_apart(view: &dyn View, record: &mut Record) -> Result<(), EngineError> {
     let prefix = parts_prefix(record.key.collection, &record.key.id);
-    let rows = view.range(Space::Parts, Bound::Included(prefix.clone()), successor(prefix.clone()));
+    let rows = view.range(
+        Space::Parts,
+        Bound::Included(prefix.clone()),
+        successor(prefix.clone()),
+    );
     for row in rows {
         let (row, value) = row.map_err(store_failed)?;
         let key = decode_part_key(&row[prefix.len()..]).map_err(damaged)?;
-        record.parts.insert(key, decode_part(&value).map_err(damaged)?);
+        record
+            .parts
+            .insert(key, decode_part(&value).map_err(damaged)?);
     }
     Ok(())
 }
 
 fn put(key: &mut Vec<u8>, value: &Value, way: Direction) -> Result<(), EngineError> {
-    encode_value(key, value, way).map_err(|error| EngineError::Invalid { reason: error.to_string() })
+    encode_value(key, value, way).map_err(|error| EngineError::Invalid {
+        reason: error.to_string(),
+    })
 }
 
 fn id_of(bytes: &[u8]) -> Result<RecordId, EngineError> {
-    let id = std::str::from_utf8(bytes).ok().and_then(|id| RecordId::new(id).ok());
-    id.ok_or_else(|| EngineError::Damaged { reason: "a stored id is malformed".to_owned() })
+    let id = std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|id| RecordId::new(id).ok());
+    id.ok_or_else(|| EngineError::Damaged {
+        reason: "a stored id is malformed".to_owned(),
+    })
 }
 
 pub(crate) fn damaged(error: Damaged) -> EngineError {
-    EngineError::Damaged { reason: error.to_string() }
+    EngineError::Damaged {
+        reason: error.to_string(),
+    }
 }
 
 /// A read that failed changed nothing.
 pub(crate) fn store_failed(error: StoreError) -> EngineError {
-    EngineError::Unavailable { reason: error.to_string() }
+    EngineError::Unavailable {
+        reason: error.to_string(),
+    }
 }

@@ -15,10 +15,14 @@ use engine_api::{
     Timestamp, WriteContext, decide_together,
 };
 
-use crate::codec::{decode_entry, decode_fences, encode_entry, encode_fences, encode_part, encode_record};
+use crate::codec::{
+    decode_entry, decode_fences, encode_entry, encode_fences, encode_part, encode_record,
+};
 use crate::read::{damaged, load, store_failed};
 use crate::store::{Batch, Space, Store, StoreError};
-use crate::tables::{Due, Tables, due_bound, due_key, due_record, dues_of, part_row_key, record_key};
+use crate::tables::{
+    Due, Tables, due_bound, due_key, due_record, dues_of, part_row_key, record_key,
+};
 
 /// Decoded records kept for the next change of the same key. Two halves: when
 /// the young one is full it becomes the old one, and the old one is dropped.
@@ -52,10 +56,17 @@ impl State {
             None => Vec::new(),
         };
         let mut terms = BTreeMap::new();
-        for row in store.view().range(Space::Meta, Bound::Included(META_TERM.to_vec()), end_of(META_TERM)) {
+        for row in store.view().range(
+            Space::Meta,
+            Bound::Included(META_TERM.to_vec()),
+            end_of(META_TERM),
+        ) {
             let (key, value) = row.map_err(store_failed)?;
-            let name = std::str::from_utf8(&key[META_TERM.len()..])
-                .map_err(|error| EngineError::Damaged { reason: error.to_string() })?;
+            let name = std::str::from_utf8(&key[META_TERM.len()..]).map_err(|error| {
+                EngineError::Damaged {
+                    reason: error.to_string(),
+                }
+            })?;
             terms.insert(name.to_owned(), number(&value)?);
         }
         let journal_last = match store.last_key(Space::Journal).map_err(store_failed)? {
@@ -116,7 +127,14 @@ impl State {
                 for (record, kind, revision) in writes {
                     let key = record.key.clone();
                     self.write(record)?;
-                    self.append(context.now, &JournalEvent::Changed { key, kind, revision });
+                    self.append(
+                        context.now,
+                        &JournalEvent::Changed {
+                            key,
+                            kind,
+                            revision,
+                        },
+                    );
                 }
                 Ok(Outcome::Done { revision })
             }
@@ -133,16 +151,23 @@ impl State {
         if !self.fences.iter().any(|standing| standing.covers(&fence)) {
             self.fences.retain(|standing| !fence.covers(standing));
             self.fences.push(fence.clone());
-            self.batch.put(Space::Meta, META_FENCES.to_vec(), encode_fences(&self.fences));
+            self.batch.put(
+                Space::Meta,
+                META_FENCES.to_vec(),
+                encode_fences(&self.fences),
+            );
             self.append(now, &JournalEvent::Fenced { fence });
         }
-        Ok(Seal { position: position(self.journal_last) })
+        Ok(Seal {
+            position: position(self.journal_last),
+        })
     }
 
     pub(crate) fn claim_term(&mut self, term: &MoverTerm) -> Result<(), EngineError> {
         self.hold_term(term)?;
         let key = [META_TERM, term.move_name.as_bytes()].concat();
-        self.batch.put(Space::Meta, key, term.term.to_be_bytes().to_vec());
+        self.batch
+            .put(Space::Meta, key, term.term.to_be_bytes().to_vec());
         self.terms.insert(term.move_name.clone(), term.term);
         Ok(())
     }
@@ -161,8 +186,15 @@ impl State {
         if current.as_ref().map(|value| value.number) != expected {
             return Ok(SetOutcome::Lost { current });
         }
-        let value = ControlValue { number: expected.unwrap_or(0) + 1, bytes };
-        self.batch.put(Space::Meta, key.clone(), [&value.number.to_be_bytes()[..], &value.bytes].concat());
+        let value = ControlValue {
+            number: expected.unwrap_or(0) + 1,
+            bytes,
+        };
+        self.batch.put(
+            Space::Meta,
+            key.clone(),
+            [&value.number.to_be_bytes()[..], &value.bytes].concat(),
+        );
         let number = value.number;
         self.pending_control.insert(key, value);
         Ok(SetOutcome::Set { number })
@@ -206,7 +238,12 @@ impl State {
         let from = Bound::Included(vec![due as u8]);
         let to = Bound::Excluded(due_bound(due, before));
         let mut records = Vec::new();
-        for row in self.store.view().range(Space::Due, from, to).take(items_max) {
+        for row in self
+            .store
+            .view()
+            .range(Space::Due, from, to)
+            .take(items_max)
+        {
             let (row, _) = row.map_err(store_failed)?;
             let record = match due_record(&row) {
                 Some((collection, id)) => self.load(collection, &id)?,
@@ -222,7 +259,12 @@ impl State {
     fn trim_journal(&mut self, before: Timestamp, items_max: usize) -> Result<usize, EngineError> {
         let to = Bound::Excluded(self.journal_last.to_be_bytes().to_vec());
         let mut trimmed = 0;
-        for row in self.store.view().range(Space::Journal, Bound::Unbounded, to).take(items_max) {
+        for row in self
+            .store
+            .view()
+            .range(Space::Journal, Bound::Unbounded, to)
+            .take(items_max)
+        {
             let (key, value) = row.map_err(store_failed)?;
             let (written_at, _) = decode_entry(&value).map_err(damaged)?;
             if written_at >= before {
@@ -249,8 +291,10 @@ impl State {
     }
 
     fn load(&self, collection: Collection, id: &RecordId) -> Result<Option<Record>, EngineError> {
-        let Some(body) =
-            self.store.get(Space::Records, &record_key(collection, id)).map_err(store_failed)?
+        let Some(body) = self
+            .store
+            .get(Space::Records, &record_key(collection, id))
+            .map_err(store_failed)?
         else {
             return Ok(None);
         };
@@ -265,7 +309,9 @@ impl State {
         let apart = |kind| self.tables.stands_apart(collection, kind);
         let inside = |record: &Record| -> Vec<_> {
             let parts = record.parts.iter().filter(|(key, _)| !apart(key.kind()));
-            parts.map(|(key, part)| (key.clone(), part.revision)).collect()
+            parts
+                .map(|(key, part)| (key.clone(), part.revision))
+                .collect()
         };
         let body_stands = before.as_ref().is_some_and(|before| {
             before.header == record.header && inside(before) == inside(&record)
@@ -273,7 +319,8 @@ impl State {
         if !body_stands {
             let parts = record.parts.iter().filter(|(key, _)| !apart(key.kind()));
             let body = encode_record(&record, parts);
-            self.batch.put(Space::Records, record_key(collection, &id), body);
+            self.batch
+                .put(Space::Records, record_key(collection, &id), body);
             self.write_pointers(before.as_deref(), &record)?;
         }
         self.write_dues(before.as_deref(), &record);
@@ -282,7 +329,11 @@ impl State {
         Ok(())
     }
 
-    fn write_pointers(&mut self, before: Option<&Record>, record: &Record) -> Result<(), EngineError> {
+    fn write_pointers(
+        &mut self,
+        before: Option<&Record>,
+        record: &Record,
+    ) -> Result<(), EngineError> {
         let tables = self.tables.clone();
         for table in tables.pointers(record.key.collection) {
             let row = |record: &Record| match record.header.content.live() {
@@ -297,7 +348,8 @@ impl State {
                 self.batch.remove(Space::Paths, old);
             }
             if let Some(new) = new {
-                self.batch.put(Space::Paths, new, vec![record.key.id.as_str().len() as u8]);
+                self.batch
+                    .put(Space::Paths, new, vec![record.key.id.as_str().len() as u8]);
             }
         }
         Ok(())
@@ -306,10 +358,12 @@ impl State {
     fn write_dues(&mut self, before: Option<&Record>, record: &Record) {
         let (old, new) = (before.map(dues_of).unwrap_or_default(), dues_of(record));
         for (due, at) in old.iter().filter(|due| !new.contains(due)) {
-            self.batch.remove(Space::Due, due_key(*due, *at, &record.key));
+            self.batch
+                .remove(Space::Due, due_key(*due, *at, &record.key));
         }
         for (due, at) in new.iter().filter(|due| !old.contains(due)) {
-            self.batch.put(Space::Due, due_key(*due, *at, &record.key), Vec::new());
+            self.batch
+                .put(Space::Due, due_key(*due, *at, &record.key), Vec::new());
         }
     }
 
@@ -320,12 +374,17 @@ impl State {
             if self.tables.stands_apart(collection, key.kind())
                 && revision_before(key) != Some(part.revision)
             {
-                self.batch.put(Space::Parts, part_row_key(&record.key, key), encode_part(part));
+                self.batch.put(
+                    Space::Parts,
+                    part_row_key(&record.key, key),
+                    encode_part(part),
+                );
             }
         }
         for key in before.iter().flat_map(|before| before.parts.keys()) {
             if self.tables.stands_apart(collection, key.kind()) && !record.parts.contains_key(key) {
-                self.batch.remove(Space::Parts, part_row_key(&record.key, key));
+                self.batch
+                    .remove(Space::Parts, part_row_key(&record.key, key));
             }
         }
     }
@@ -338,7 +397,8 @@ impl State {
         for (due, at) in dues_of(record) {
             self.batch.remove(Space::Due, due_key(due, at, key));
         }
-        self.batch.remove(Space::Records, record_key(key.collection, &key.id));
+        self.batch
+            .remove(Space::Records, record_key(key.collection, &key.id));
         for part in record.parts.keys() {
             if self.tables.stands_apart(key.collection, part.kind()) {
                 self.batch.remove(Space::Parts, part_row_key(key, part));
@@ -357,17 +417,23 @@ impl State {
     fn append(&mut self, written_at: Timestamp, event: &JournalEvent) {
         self.journal_last += 1;
         let key = self.journal_last.to_be_bytes().to_vec();
-        self.batch.put(Space::Journal, key, encode_entry(written_at, event));
+        self.batch
+            .put(Space::Journal, key, encode_entry(written_at, event));
     }
 
     /// Fences stop routers, lost terms stop movers.
     fn admit(&self, key: &RecordKey, authority: &Authority) -> Result<(), EngineError> {
         match authority {
             Authority::Router { generation } => {
-                match self.fences.iter().find(|fence| fence.stops(key, *generation)) {
-                    Some(fence) => {
-                        Err(EngineError::Fenced { used: *generation, fence: fence.generation })
-                    }
+                match self
+                    .fences
+                    .iter()
+                    .find(|fence| fence.stops(key, *generation))
+                {
+                    Some(fence) => Err(EngineError::Fenced {
+                        used: *generation,
+                        fence: fence.generation,
+                    }),
                     None => Ok(()),
                 }
             }
@@ -377,22 +443,34 @@ impl State {
 
     fn hold_term(&self, term: &MoverTerm) -> Result<(), EngineError> {
         match self.terms.get(&term.move_name) {
-            Some(current) if *current > term.term => {
-                Err(EngineError::TermLost { lost: term.clone(), current: *current })
-            }
+            Some(current) if *current > term.term => Err(EngineError::TermLost {
+                lost: term.clone(),
+                current: *current,
+            }),
             _ => Ok(()),
         }
     }
 }
 
-pub(crate) fn control_get(store: &dyn Store, name: &str) -> Result<Option<ControlValue>, EngineError> {
-    let Some(stored) = store.get(Space::Meta, &control_key(name)).map_err(store_failed)? else {
+pub(crate) fn control_get(
+    store: &dyn Store,
+    name: &str,
+) -> Result<Option<ControlValue>, EngineError> {
+    let Some(stored) = store
+        .get(Space::Meta, &control_key(name))
+        .map_err(store_failed)?
+    else {
         return Ok(None);
     };
     let (head, bytes) = stored
         .split_at_checked(8)
-        .ok_or_else(|| EngineError::Damaged { reason: "a control value is cut short".to_owned() })?;
-    Ok(Some(ControlValue { number: number(head)?, bytes: bytes.to_vec() }))
+        .ok_or_else(|| EngineError::Damaged {
+            reason: "a control value is cut short".to_owned(),
+        })?;
+    Ok(Some(ControlValue {
+        number: number(head)?,
+        bytes: bytes.to_vec(),
+    }))
 }
 
 pub(crate) fn position(number: u64) -> Position {
@@ -400,8 +478,9 @@ pub(crate) fn position(number: u64) -> Position {
 }
 
 pub(crate) fn number(bytes: &[u8]) -> Result<u64, EngineError> {
-    let bytes = <[u8; 8]>::try_from(bytes)
-        .map_err(|_| EngineError::Damaged { reason: "a number has a wrong length".to_owned() })?;
+    let bytes = <[u8; 8]>::try_from(bytes).map_err(|_| EngineError::Damaged {
+        reason: "a number has a wrong length".to_owned(),
+    })?;
     Ok(u64::from_be_bytes(bytes))
 }
 

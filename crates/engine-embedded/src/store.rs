@@ -28,8 +28,14 @@ pub(crate) enum Space {
 }
 
 impl Space {
-    pub(crate) const ALL: [Space; 6] =
-        [Space::Records, Space::Parts, Space::Paths, Space::Journal, Space::Due, Space::Meta];
+    pub(crate) const ALL: [Space; 6] = [
+        Space::Records,
+        Space::Parts,
+        Space::Paths,
+        Space::Journal,
+        Space::Due,
+        Space::Meta,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
@@ -99,13 +105,18 @@ pub(crate) struct FjallStore {
 
 impl FjallStore {
     pub(crate) fn open(path: &Path, cache_bytes: u64) -> Result<FjallStore, StoreError> {
-        let database =
-            Database::builder(path).cache_size(cache_bytes).worker_threads(1).open()?;
+        let database = Database::builder(path)
+            .cache_size(cache_bytes)
+            .worker_threads(1)
+            .open()?;
         let space = |space: Space| {
             let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES_MAX);
             database.keyspace(space.name(), options)
         };
-        let spaces = Space::ALL.into_iter().map(space).collect::<Result<_, _>>()?;
+        let spaces = Space::ALL
+            .into_iter()
+            .map(space)
+            .collect::<Result<_, _>>()?;
         Ok(FjallStore { database, spaces })
     }
 
@@ -123,15 +134,24 @@ impl Store for FjallStore {
     }
 
     fn view(&self) -> Box<dyn View> {
-        Box::new(FjallView { snapshot: self.database.snapshot(), store: self.clone() })
+        Box::new(FjallView {
+            snapshot: self.database.snapshot(),
+            store: self.clone(),
+        })
     }
 
     fn last_key(&self, space: Space) -> Result<Option<Slice>, StoreError> {
-        self.space(space).last_key_value().map(|row| Ok(row.key()?)).transpose()
+        self.space(space)
+            .last_key_value()
+            .map(|row| Ok(row.key()?))
+            .transpose()
     }
 
     fn commit(&self, batch: Batch) -> Result<(), StoreError> {
-        let mut writes = self.database.batch().durability(Some(PersistMode::SyncData));
+        let mut writes = self
+            .database
+            .batch()
+            .durability(Some(PersistMode::SyncData));
         for (space, key, value) in batch.writes {
             match value {
                 Some(value) => writes.insert(self.space(space), key, value),

@@ -47,17 +47,26 @@ impl Tables {
                 }
                 Role::Derived => {
                     let number = u8::try_from(pointers.len()).map_err(|_| {
-                        refuse(table, "is one too many: at most 256 derived tables".to_owned())
+                        refuse(
+                            table,
+                            "is one too many: at most 256 derived tables".to_owned(),
+                        )
                     })?;
                     pointers.push(PointerTable::new(number, table)?);
                 }
             }
         }
-        Ok(Tables { collections, pointers })
+        Ok(Tables {
+            collections,
+            pointers,
+        })
     }
 
     pub(crate) fn collections(&self) -> Vec<Collection> {
-        self.collections.iter().map(|(collection, _)| *collection).collect()
+        self.collections
+            .iter()
+            .map(|(collection, _)| *collection)
+            .collect()
     }
 
     pub(crate) fn check(&self, collection: Collection) -> Result<(), EngineError> {
@@ -74,11 +83,15 @@ impl Tables {
     }
 
     pub(crate) fn has_parts_apart(&self, collection: Collection) -> bool {
-        self.collections.iter().any(|(kept, parts)| *kept == collection && *parts == Parts::Rows)
+        self.collections
+            .iter()
+            .any(|(kept, parts)| *kept == collection && *parts == Parts::Rows)
     }
 
     pub(crate) fn pointers(&self, collection: Collection) -> impl Iterator<Item = &PointerTable> {
-        self.pointers.iter().filter(move |table| table.collection == collection)
+        self.pointers
+            .iter()
+            .filter(move |table| table.collection == collection)
     }
 
     pub(crate) fn plan(&self, path: AccessPath) -> Option<PathPlan> {
@@ -87,7 +100,10 @@ impl Tables {
         if path == AccessPath::by_id(collection) {
             return Some(PathPlan::Body);
         }
-        self.pointers(collection).find(|table| table.answers(path)).cloned().map(PathPlan::Pointers)
+        self.pointers(collection)
+            .find(|table| table.answers(path))
+            .cloned()
+            .map(PathPlan::Pointers)
     }
 
     /// What the directory remembers: a layout with other tables cannot open it.
@@ -98,11 +114,21 @@ impl Tables {
             .map(|(collection, parts)| format!("{collection}: bodies by id, stock parts {parts:?}"))
             .collect();
         lines.extend(self.pointers.iter().map(|table| {
-            let columns: Vec<String> =
-                table.columns.iter().map(|(field, way)| format!("{field} {way:?}")).collect();
-            let only = table.only.as_ref().map(|(field, text)| format!(" only {field}={text}"));
+            let columns: Vec<String> = table
+                .columns
+                .iter()
+                .map(|(field, way)| format!("{field} {way:?}"))
+                .collect();
+            let only = table
+                .only
+                .as_ref()
+                .map(|(field, text)| format!(" only {field}={text}"));
             let (name, columns) = (&table.name, columns.join(", "));
-            format!("{}: {name} ({columns}, id){}", table.number, only.unwrap_or_default())
+            format!(
+                "{}: {name} ({columns}, id){}",
+                table.number,
+                only.unwrap_or_default()
+            )
         }));
         lines.join("\n")
     }
@@ -111,7 +137,10 @@ impl Tables {
 impl PointerTable {
     fn new(number: u8, table: &Table) -> Result<PointerTable, EngineError> {
         let id_field = table.collection.id_field();
-        let partition = table.partition.iter().map(|column| (column, Direction::Ascending));
+        let partition = table
+            .partition
+            .iter()
+            .map(|column| (column, Direction::Ascending));
         let clustering = table.clustering.iter().map(|(column, way)| (column, *way));
         let mut columns = Vec::new();
         for (column, way) in partition.chain(clustering) {
@@ -120,7 +149,9 @@ impl PointerTable {
                 KeyColumn::Month(_) | KeyColumn::Day(_) | KeyColumn::Bucket(_) => {
                     return Err(refuse(
                         table,
-                        format!("divides its key by {column:?}, which one ordered file does not need: use the field itself"),
+                        format!(
+                            "divides its key by {column:?}, which one ordered file does not need: use the field itself"
+                        ),
                     ));
                 }
             }
@@ -130,21 +161,39 @@ impl PointerTable {
         }
         columns.pop();
         let only = table.only.clone();
-        Ok(PointerTable { number, name: table.name.clone(), collection: table.collection, only, columns })
+        Ok(PointerTable {
+            number,
+            name: table.name.clone(),
+            collection: table.collection,
+            only,
+            columns,
+        })
     }
 
     fn answers(&self, path: AccessPath) -> bool {
         let shape = path.shape();
-        let (equals, rest) = self.columns.split_at(shape.equals.len().min(self.columns.len()));
+        let (equals, rest) = self
+            .columns
+            .split_at(shape.equals.len().min(self.columns.len()));
         equals.len() == shape.equals.len()
-            && shape.equals.iter().all(|field| equals.iter().any(|(column, _)| column == field))
+            && shape
+                .equals
+                .iter()
+                .all(|field| equals.iter().any(|(column, _)| column == field))
             && rest == shape.sort.as_slice()
-            && self.only.as_ref().is_none_or(|(field, text)| shape.only == Some((*field, text.as_str())))
+            && self
+                .only
+                .as_ref()
+                .is_none_or(|(field, text)| shape.only == Some((*field, text.as_str())))
             && (self.only.is_some() || shape.only.is_none())
     }
 
     /// The row of a live header, or none.
-    pub(crate) fn row(&self, header: &Fields, id: &RecordId) -> Result<Option<Vec<u8>>, EngineError> {
+    pub(crate) fn row(
+        &self,
+        header: &Fields,
+        id: &RecordId,
+    ) -> Result<Option<Vec<u8>>, EngineError> {
         if let Some((field, text)) = &self.only
             && header.text(*field) != Some(text)
         {
@@ -152,9 +201,12 @@ impl PointerTable {
         }
         let mut row = vec![self.number];
         for (field, way) in &self.columns {
-            let Some(value) = header.get(*field) else { return Ok(None) };
-            encode_value(&mut row, value, *way)
-                .map_err(|error| EngineError::Invalid { reason: error.to_string() })?;
+            let Some(value) = header.get(*field) else {
+                return Ok(None);
+            };
+            encode_value(&mut row, value, *way).map_err(|error| EngineError::Invalid {
+                reason: error.to_string(),
+            })?;
         }
         row.extend_from_slice(id.as_str().as_bytes());
         Ok(Some(row))
@@ -171,14 +223,19 @@ fn check_authority(table: &Table) -> Result<(), EngineError> {
     if table.partition != [id] || !table.clustering.is_empty() {
         return Err(refuse(
             table,
-            format!("holds bodies and is found by {} alone: make that its partition key", table.collection.id_field()),
+            format!(
+                "holds bodies and is found by {} alone: make that its partition key",
+                table.collection.id_field()
+            ),
         ));
     }
     Ok(())
 }
 
 fn refuse(table: &Table, why: String) -> EngineError {
-    EngineError::Unsupported { what: format!("keep the table {}: it {why}", table.name) }
+    EngineError::Unsupported {
+        what: format!("keep the table {}: it {why}", table.name),
+    }
 }
 
 pub(crate) fn record_key(collection: Collection, id: &RecordId) -> Vec<u8> {
@@ -219,7 +276,10 @@ pub(crate) fn dues_of(record: &Record) -> Vec<(Due, Timestamp)> {
         return vec![(Due::Mark, record.header.revision.time())];
     }
     let expiry = record.expires_at().map(|at| (Due::Expiry, at));
-    let marks = record.parts.values().filter(|part| part.content == Content::Removed);
+    let marks = record
+        .parts
+        .values()
+        .filter(|part| part.content == Content::Removed);
     let oldest = marks.map(|part| part.revision).min();
     let part_mark = oldest.map(|revision| (Due::PartMark, revision.time()));
     expiry.into_iter().chain(part_mark).collect()

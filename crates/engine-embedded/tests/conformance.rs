@@ -24,8 +24,16 @@ impl Directories {
         let folder = self.folder.as_ref().expect("made with a folder");
         let path: PathBuf = folder.path().join(number.to_string());
         let layout = engine_api::layout::embedded();
-        let tables = layout.collections.values().flat_map(|kept| kept.live.tables.clone()).collect();
-        let engine = EmbeddedEngine::open(EmbeddedConfig { path, tables, cache_bytes: 1 << 20 });
+        let tables = layout
+            .collections
+            .values()
+            .flat_map(|kept| kept.live.tables.clone())
+            .collect();
+        let engine = EmbeddedEngine::open(EmbeddedConfig {
+            path,
+            tables,
+            cache_bytes: 1 << 20,
+        });
         let engine = Arc::new(engine.expect("the directory opens"));
         *self.last.lock().unwrap() = Some(engine.clone());
         engine
@@ -56,7 +64,10 @@ impl Subject for Directories {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_embedded_engine_keeps_the_contract() {
-    let subject = Directories { folder: Some(tempfile::tempdir().unwrap()), ..Directories::default() };
+    let subject = Directories {
+        folder: Some(tempfile::tempdir().unwrap()),
+        ..Directories::default()
+    };
     let report = conformance::run(&subject).await;
     println!("{report}");
     report.assert_passed();

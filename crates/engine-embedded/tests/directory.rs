@@ -7,8 +7,16 @@ use engine_embedded::{EmbeddedConfig, EmbeddedEngine, FORMAT, OpenError};
 
 fn config(path: &Path) -> EmbeddedConfig {
     let layout = engine_api::layout::embedded();
-    let tables = layout.collections.values().flat_map(|kept| kept.live.tables.clone()).collect();
-    EmbeddedConfig { path: path.to_owned(), tables, cache_bytes: 1 << 20 }
+    let tables = layout
+        .collections
+        .values()
+        .flat_map(|kept| kept.live.tables.clone())
+        .collect();
+    EmbeddedConfig {
+        path: path.to_owned(),
+        tables,
+        cache_bytes: 1 << 20,
+    }
 }
 
 /// Every file with its length and content: what a refusal must leave alone.
@@ -19,7 +27,10 @@ fn contents(path: &Path) -> Vec<(String, Vec<u8>)> {
         if entry.file_type().unwrap().is_dir() {
             found.extend(contents(&entry.path()));
         } else {
-            found.push((entry.path().display().to_string(), fs::read(entry.path()).unwrap()));
+            found.push((
+                entry.path().display().to_string(),
+                fs::read(entry.path()).unwrap(),
+            ));
         }
     }
     found.sort();
@@ -32,7 +43,12 @@ fn a_directory_in_use_is_refused_until_it_is_let_go() {
     let first = EmbeddedEngine::open(config(folder.path())).unwrap();
     let error = EmbeddedEngine::open(config(folder.path())).unwrap_err();
     assert!(matches!(error, OpenError::Locked { .. }), "{error}");
-    assert!(error.to_string().contains("in use by another process: stop it"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("in use by another process: stop it"),
+        "{error}"
+    );
     drop(first);
     EmbeddedEngine::open(config(folder.path())).unwrap();
 }
@@ -41,10 +57,17 @@ fn a_directory_in_use_is_refused_until_it_is_let_go() {
 fn a_newer_format_is_refused_and_left_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     drop(EmbeddedEngine::open(config(folder.path())).unwrap());
-    fs::write(folder.path().join("CARAVAN-FORMAT"), format!("{}\n", FORMAT + 1)).unwrap();
+    fs::write(
+        folder.path().join("CARAVAN-FORMAT"),
+        format!("{}\n", FORMAT + 1),
+    )
+    .unwrap();
     let before = contents(folder.path());
     let error = EmbeddedEngine::open(config(folder.path())).unwrap_err();
-    assert!(matches!(error, OpenError::NewerFormat { found, .. } if found == FORMAT + 1), "{error}");
+    assert!(
+        matches!(error, OpenError::NewerFormat { found, .. } if found == FORMAT + 1),
+        "{error}"
+    );
     assert_eq!(contents(folder.path()), before);
 }
 
@@ -76,4 +99,17 @@ fn a_path_that_cannot_be_a_directory_is_refused() {
     fs::write(&file, "").unwrap();
     let error = EmbeddedEngine::open(config(&file)).unwrap_err();
     assert!(error.to_string().contains("check the path"), "{error}");
+}
+
+#[test]
+fn a_directory_half_made_by_a_crash_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("CARAVAN-FORMAT.new"), "").unwrap();
+    fs::write(folder.path().join("LOCK"), "").unwrap();
+    drop(EmbeddedEngine::open(config(folder.path())).unwrap());
+    fs::remove_dir_all(folder.path().join("data")).unwrap();
+    fs::create_dir(folder.path().join("data.new")).unwrap();
+    fs::write(folder.path().join("data.new").join("0.jnl"), "half").unwrap();
+    drop(EmbeddedEngine::open(config(folder.path())).unwrap());
+    EmbeddedEngine::open(config(folder.path())).unwrap();
 }

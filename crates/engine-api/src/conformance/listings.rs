@@ -294,7 +294,7 @@ async fn unchanged_records_are_neither_skipped_nor_repeated_while_others_are_wri
         let expected = listing.ordered(staying);
         let mut query = listing.query(2);
         let mut found = Vec::new();
-        let mut arrivals = leaving.iter().zip(0..leaving.len());
+        let mut arrivals = leaving.iter().enumerate();
         for _ in 0..PAGES_MAX {
             let page = stage.engine.query(&query, stage.reading()).await?;
             found.extend(
@@ -304,7 +304,7 @@ async fn unchanged_records_are_neither_skipped_nor_repeated_while_others_are_wri
             );
             let Some(next) = page.next else { break };
             query.after = Some(next);
-            if let Some(((rank, key), number)) = arrivals.next() {
+            if let Some((number, (rank, key))) = arrivals.next() {
                 let stored = stage.record(key).await?;
                 stage.done(remove(key, stored.header.revision)).await?;
                 listing.add(&format!("n{number}"), *rank).await?;

@@ -52,7 +52,10 @@ impl TestSubject {
 #[async_trait]
 impl Subject for TestSubject {
     async fn engine(&self) -> Arc<dyn Engine> {
-        let mut opened = self.opened.lock().unwrap();
+        let mut opened = self
+            .opened
+            .lock()
+            .expect("no test panics while it holds the lock");
         let engine = match (self.namespace, opened.take()) {
             (Namespace::Shared, Some(engine)) => engine,
             (Namespace::Shared | Namespace::PerCase, _) => self.open(),
@@ -74,7 +77,10 @@ impl Subject for TestSubject {
     }
 
     fn control(&self, _: &Arc<dyn Engine>) -> Option<Arc<dyn ControlStore>> {
-        let opened = self.opened.lock().unwrap();
+        let opened = self
+            .opened
+            .lock()
+            .expect("no test panics while it holds the lock");
         Some(opened.as_ref()?.control())
     }
 }

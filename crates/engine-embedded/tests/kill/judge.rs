@@ -18,7 +18,9 @@ use crate::shop;
 pub fn kills_lose_nothing(kills: u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut ledger = Ledger::create(&folder.path().join("ledger"));
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
     for round in 1..=kills {
         let start = ledger.lines.len();
         let mut writer = start_writer(&folder.path().join("shop"), round, None);
@@ -29,8 +31,15 @@ pub fn kills_lose_nothing(kills: u64) {
         let from = if round == kills { 0 } else { start };
         runtime.block_on(judge(&engine, &ledger.lines[from..]));
     }
-    assert!(ledger.lines.len() > 1000, "only {} writes were acknowledged", ledger.lines.len());
-    println!("{kills} kills, {} writes acknowledged, none lost", ledger.lines.len());
+    assert!(
+        ledger.lines.len() > 1000,
+        "only {} writes were acknowledged",
+        ledger.lines.len()
+    );
+    println!(
+        "{kills} kills, {} writes acknowledged, none lost",
+        ledger.lines.len()
+    );
 }
 
 /// A limit on the size of files stands for the full disk: the same failure in
@@ -42,7 +51,9 @@ pub fn a_full_disk_loses_nothing() {
     let mut writer = start_writer(&path, 1, Some(FILE_KIB_MAX));
     let mut said = String::new();
     let output = writer.stdout.as_mut().expect("the writer has an output");
-    output.read_to_string(&mut said).expect("the writer's lines");
+    output
+        .read_to_string(&mut said)
+        .expect("the writer's lines");
     let status = writer.wait().expect("the writer ends");
     ledger.take(&said);
     let failed = ledger.lines.iter().rev().find_map(|line| match line {
@@ -50,12 +61,26 @@ pub fn a_full_disk_loses_nothing() {
         _ => None,
     });
     let failed = failed.unwrap_or_else(|| panic!("the writer ended with {status} and no reason"));
-    assert!(failed.contains("large") || failed.contains("space"), "{failed}");
-    ledger.lines.retain(|line| !matches!(line, Line::Failed { .. }));
-    assert!(ledger.lines.len() > 100, "only {} writes before the disk was full", ledger.lines.len());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    assert!(
+        failed.contains("large") || failed.contains("space"),
+        "{failed}"
+    );
+    ledger
+        .lines
+        .retain(|line| !matches!(line, Line::Failed { .. }));
+    assert!(
+        ledger.lines.len() > 100,
+        "only {} writes before the disk was full",
+        ledger.lines.len()
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
     runtime.block_on(judge(&shop::open(&path), &ledger.lines));
-    println!("a full disk after {} writes, none lost: {failed}", ledger.lines.len());
+    println!(
+        "a full disk after {} writes, none lost: {failed}",
+        ledger.lines.len()
+    );
 }
 
 /// As long as the storage library makes its files beforehand, and no longer.
@@ -72,9 +97,20 @@ fn start_writer(path: &Path, round: u64, file_kib_max: Option<u64>) -> Child {
             shell
         }
     };
-    let load = if file_kib_max.is_some() { "heavy" } else { "ordinary" };
-    command.arg("writer").arg(path).arg(round.to_string()).arg(load);
-    command.stdout(Stdio::piped()).spawn().expect("the writer starts")
+    let load = if file_kib_max.is_some() {
+        "heavy"
+    } else {
+        "ordinary"
+    };
+    command
+        .arg("writer")
+        .arg(path)
+        .arg(round.to_string())
+        .arg(load);
+    command
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the writer starts")
 }
 
 /// Listens from the first acknowledgement on, kills after `pause`, and hears
@@ -82,7 +118,9 @@ fn start_writer(path: &Path, round: u64, file_kib_max: Option<u64>) -> Child {
 fn listen_then_kill(writer: &mut Child, pause: Duration) -> String {
     let mut output = writer.stdout.take().expect("the writer has an output");
     let mut first = [0; 1];
-    output.read_exact(&mut first).expect("the writer acknowledges something");
+    output
+        .read_exact(&mut first)
+        .expect("the writer acknowledges something");
     let listener = std::thread::spawn(move || {
         let mut rest = Vec::new();
         output.read_to_end(&mut rest).map(|_| rest)
@@ -90,7 +128,10 @@ fn listen_then_kill(writer: &mut Child, pause: Duration) -> String {
     std::thread::sleep(pause);
     writer.kill().expect("the writer is ours to kill");
     writer.wait().expect("the writer ends");
-    let rest = listener.join().expect("the listener ends").expect("the pipe can be read");
+    let rest = listener
+        .join()
+        .expect("the listener ends")
+        .expect("the pipe can be read");
     let said = [&first[..], &rest].concat();
     String::from_utf8(said).expect("the writer says text")
 }
@@ -105,15 +146,28 @@ async fn judge(engine: &EmbeddedEngine, acknowledged: &[Line]) {
             Line::Order { number } => {
                 let key = shop::order_key(*number);
                 assert!(present(engine, &key).await, "{line}: lost");
-                assert!(by_period.contains(&key.id), "{line}: not in orders by period");
+                assert!(
+                    by_period.contains(&key.id),
+                    "{line}: not in orders by period"
+                );
                 let path = AccessPath::OrdersByUser;
-                assert!(of_user(engine, &mut by_user, path, *number).await.contains(&key.id), "{line}: not in orders by user");
+                assert!(
+                    of_user(engine, &mut by_user, path, *number)
+                        .await
+                        .contains(&key.id),
+                    "{line}: not in orders by user"
+                );
             }
             Line::Session { number } => {
                 let key = shop::session_key(*number);
                 assert!(present(engine, &key).await, "{line}: lost");
                 let path = AccessPath::SessionsByUser;
-                assert!(of_user(engine, &mut by_user, path, *number).await.contains(&key.id), "{line}: not in sessions by user");
+                assert!(
+                    of_user(engine, &mut by_user, path, *number)
+                        .await
+                        .contains(&key.id),
+                    "{line}: not in sessions by user"
+                );
             }
             Line::CartLine { cart, quantity } => {
                 let last = quantities.entry(*cart).or_default();
@@ -123,11 +177,22 @@ async fn judge(engine: &EmbeddedEngine, acknowledged: &[Line]) {
         }
     }
     for (cart, quantity) in quantities {
-        let record = engine.get(&shop::cart_key(cart), shop::read_context()).await.expect("a read");
+        let record = engine
+            .get(&shop::cart_key(cart), shop::read_context())
+            .await
+            .expect("a read");
         let record = record.unwrap_or_else(|| panic!("cart {cart}: lost"));
-        let line = record.part(&PartKey::line("product-1")).expect("the line was acknowledged");
-        let found = line.get(Field::Quantity).and_then(Value::as_int).expect("a quantity");
-        assert!(found >= quantity as i64, "cart {cart}: {quantity} was acknowledged, {found} is there");
+        let line = record
+            .part(&PartKey::line("product-1"))
+            .expect("the line was acknowledged");
+        let found = line
+            .get(Field::Quantity)
+            .and_then(Value::as_int)
+            .expect("a quantity");
+        assert!(
+            found >= quantity as i64,
+            "cart {cart}: {quantity} was acknowledged, {found} is there"
+        );
     }
     check_stock(engine, by_period.len() as u64).await;
     check_journal(engine, &by_period).await;
@@ -137,11 +202,18 @@ async fn judge(engine: &EmbeddedEngine, acknowledged: &[Line]) {
 async fn check_stock(engine: &EmbeddedEngine, orders: u64) {
     let mut sold = 0;
     for product in 0..shop::PRODUCTS {
-        let record = engine.get(&shop::product_key(product), shop::read_context()).await.expect("a read");
+        let record = engine
+            .get(&shop::product_key(product), shop::read_context())
+            .await
+            .expect("a read");
         let Some(record) = record else { continue };
-        let Some(fields) = record.part(&shop::stock_part()) else { continue };
+        let Some(fields) = record.part(&shop::stock_part()) else {
+            continue;
+        };
         // Reading it back refuses counts whose identity does not hold.
-        let counts = stock_of(fields).expect("available + reserved + sold = received").counts();
+        let counts = stock_of(fields)
+            .expect("available + reserved + sold = received")
+            .counts();
         assert_eq!(counts.received, shop::RECEIVED);
         sold += counts.sold;
     }
@@ -154,17 +226,30 @@ async fn check_journal(engine: &EmbeddedEngine, orders: &BTreeSet<RecordId>) {
     let mut expected = 0u64;
     let mut created = BTreeSet::new();
     loop {
-        let page = engine.journal_read(&from, 10_000).await.expect("the journal can be read");
+        let page = engine
+            .journal_read(&from, 10_000)
+            .await
+            .expect("the journal can be read");
         if page.entries.is_empty() {
             break;
         }
         for entry in page.entries {
             expected += 1;
-            assert_eq!(entry.position.0, expected.to_be_bytes(), "the journal has a gap");
-            if let JournalEvent::Changed { key: RecordKey { id, .. }, .. } = entry.event
+            assert_eq!(
+                entry.position.0,
+                expected.to_be_bytes(),
+                "the journal has a gap"
+            );
+            if let JournalEvent::Changed {
+                key: RecordKey { id, .. },
+                ..
+            } = entry.event
                 && id.as_str().starts_with("order-")
             {
-                assert!(created.insert(id.clone()), "{id} stands in the journal twice");
+                assert!(
+                    created.insert(id.clone()),
+                    "{id} stands in the journal twice"
+                );
             }
         }
         from = page.next;
@@ -187,7 +272,10 @@ async fn of_user<'a>(
     let key = (path, user.clone());
     if !known.contains_key(&key) {
         let found = list(engine, path, vec![Value::text(user)]).await;
-        known.insert(key.clone(), found.into_iter().map(|record| record.key.id).collect());
+        known.insert(
+            key.clone(),
+            found.into_iter().map(|record| record.key.id).collect(),
+        );
     }
     &known[&key]
 }
@@ -196,7 +284,10 @@ async fn list(engine: &EmbeddedEngine, path: AccessPath, equals: Vec<Value>) -> 
     let mut query = Query::first(path, equals, 1000);
     let mut records = Vec::new();
     loop {
-        let page = engine.query(&query, shop::read_context()).await.expect("a page");
+        let page = engine
+            .query(&query, shop::read_context())
+            .await
+            .expect("a page");
         records.extend(page.records);
         match page.next {
             Some(cursor) => query = query.after(cursor),

@@ -28,13 +28,22 @@ impl Line {
     pub fn parse(text: &str) -> Option<Line> {
         let (kind, rest) = text.split_once(' ')?;
         Some(match kind {
-            "order" => Line::Order { number: rest.parse().ok()? },
-            "session" => Line::Session { number: rest.parse().ok()? },
+            "order" => Line::Order {
+                number: rest.parse().ok()?,
+            },
+            "session" => Line::Session {
+                number: rest.parse().ok()?,
+            },
             "cart" => {
                 let (cart, quantity) = rest.split_once(' ')?;
-                Line::CartLine { cart: cart.parse().ok()?, quantity: quantity.parse().ok()? }
+                Line::CartLine {
+                    cart: cart.parse().ok()?,
+                    quantity: quantity.parse().ok()?,
+                }
             }
-            "failed" => Line::Failed { error: rest.to_owned() },
+            "failed" => Line::Failed {
+                error: rest.to_owned(),
+            },
             _ => return None,
         })
     }
@@ -48,16 +57,22 @@ pub struct Ledger {
 
 impl Ledger {
     pub fn create(path: &Path) -> Ledger {
-        Ledger { file: File::create(path).expect("the ledger can be made"), lines: Vec::new() }
+        Ledger {
+            file: File::create(path).expect("the ledger can be made"),
+            lines: Vec::new(),
+        }
     }
 
     /// Takes what the writer said; a line cut short by the kill was not said.
     pub fn take(&mut self, said: &str) {
-        self.file.write_all(said.as_bytes()).expect("the ledger can be written");
+        self.file
+            .write_all(said.as_bytes())
+            .expect("the ledger can be written");
         self.file.sync_all().expect("the ledger can be synced");
         let whole = said.rfind('\n').map_or("", |end| &said[..end]);
         for text in whole.lines() {
-            self.lines.push(Line::parse(text).unwrap_or_else(|| panic!("the writer said {text:?}")));
+            self.lines
+                .push(Line::parse(text).unwrap_or_else(|| panic!("the writer said {text:?}")));
         }
     }
 }

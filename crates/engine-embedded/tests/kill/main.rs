@@ -21,8 +21,16 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some("writer") => {
-            let load = if arguments[3] == "heavy" { shop::Load::Heavy } else { shop::Load::Ordinary };
-            writer::run(Path::new(&arguments[1]), arguments[2].parse().expect("a round"), load);
+            let load = if arguments[3] == "heavy" {
+                shop::Load::Heavy
+            } else {
+                shop::Load::Ordinary
+            };
+            writer::run(
+                Path::new(&arguments[1]),
+                arguments[2].parse().expect("a round"),
+                load,
+            );
         }
         // Asked by cargo for the names of its tests.
         Some("--list") => println!("kill: test"),

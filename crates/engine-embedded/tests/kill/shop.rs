@@ -18,8 +18,16 @@ const STARTED_MICROS: i64 = 1_790_000_000_000_000;
 
 pub fn open(path: &Path) -> EmbeddedEngine {
     let layout = engine_api::layout::embedded();
-    let tables = layout.collections.values().flat_map(|kept| kept.live.tables.clone()).collect();
-    let config = EmbeddedConfig { path: path.to_owned(), tables, cache_bytes: 8 << 20 };
+    let tables = layout
+        .collections
+        .values()
+        .flat_map(|kept| kept.live.tables.clone())
+        .collect();
+    let config = EmbeddedConfig {
+        path: path.to_owned(),
+        tables,
+        cache_bytes: 8 << 20,
+    };
     EmbeddedEngine::open(config).expect("the directory opens after a crash")
 }
 
@@ -29,14 +37,19 @@ pub fn at(number: u64) -> Timestamp {
 
 pub fn write_context(number: u64) -> WriteContext {
     WriteContext {
-        authority: Authority::Router { generation: Generation(1) },
+        authority: Authority::Router {
+            generation: Generation(1),
+        },
         now: at(number),
         revision: Revision::at(at(number), Writer::numbered(0)),
     }
 }
 
 pub fn read_context() -> ReadContext {
-    ReadContext { now: at(0), freshness: Freshness::Latest }
+    ReadContext {
+        now: at(0),
+        freshness: Freshness::Latest,
+    }
 }
 
 pub fn user(number: u64) -> String {
@@ -52,15 +65,24 @@ pub fn order_key(number: u64) -> RecordKey {
 }
 
 pub fn product_key(product: u64) -> RecordKey {
-    RecordKey::by_id(Collection::Products, RecordId::new(format!("product-{product}")).expect("short"))
+    RecordKey::by_id(
+        Collection::Products,
+        RecordId::new(format!("product-{product}")).expect("short"),
+    )
 }
 
 pub fn cart_key(cart: u64) -> RecordKey {
-    RecordKey::by_id(Collection::Carts, RecordId::new(format!("cart-{cart}")).expect("short"))
+    RecordKey::by_id(
+        Collection::Carts,
+        RecordId::new(format!("cart-{cart}")).expect("short"),
+    )
 }
 
 pub fn session_key(number: u64) -> RecordKey {
-    RecordKey::by_id(Collection::Sessions, RecordId::new(format!("session-{number}")).expect("short"))
+    RecordKey::by_id(
+        Collection::Sessions,
+        RecordId::new(format!("session-{number}")).expect("short"),
+    )
 }
 
 pub fn stock_part() -> PartKey {
@@ -81,7 +103,14 @@ fn note(number: u64, load: Load) -> String {
         Load::Ordinary => 20,
         Load::Heavy => 2000,
     };
-    (0..words).map(|word: u64| format!("{:016x}", (number << 20 | word).wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect()
+    (0..words)
+        .map(|word: u64| {
+            format!(
+                "{:016x}",
+                (number << 20 | word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            )
+        })
+        .collect()
 }
 
 /// An order of one piece and the piece itself.
@@ -93,14 +122,24 @@ pub fn order(number: u64, load: Load) -> Vec<Change> {
         .with(Field::Status, Value::text("created"))
         .with(Field::CreatedAt, Value::Timestamp(at(number)))
         .with(Field::Total, Value::Decimal(Decimal::new(49_990, 2)))
-        .with(Field::Lines, Value::List(vec![Value::text(note(number, load))]));
+        .with(
+            Field::Lines,
+            Value::List(vec![Value::text(note(number, load))]),
+        );
     let sale = Change::Stock {
         key: product_key(number % PRODUCTS),
         part: stock_part(),
         price: PriceCondition::Any,
         action: StockAction::Sell { quantity: 1 },
     };
-    vec![Change::CreateIfAbsent { key, header, parts: Vec::new() }, sale]
+    vec![
+        Change::CreateIfAbsent {
+            key,
+            header,
+            parts: Vec::new(),
+        },
+        sale,
+    ]
 }
 
 pub fn product(product: u64) -> [Change; 2] {
@@ -116,7 +155,14 @@ pub fn product(product: u64) -> [Change; 2] {
         price: PriceCondition::Any,
         action: StockAction::Receive { total: RECEIVED },
     };
-    [Change::CreateIfAbsent { key, header, parts: Vec::new() }, stock]
+    [
+        Change::CreateIfAbsent {
+            key,
+            header,
+            parts: Vec::new(),
+        },
+        stock,
+    ]
 }
 
 pub fn cart(cart: u64) -> Change {
@@ -127,7 +173,11 @@ pub fn cart(cart: u64) -> Change {
         .with(Field::Status, Value::text("active"))
         .with(Field::CreatedAt, Value::Timestamp(at(0)))
         .with(Field::Ordinal, Value::Int(1));
-    Change::CreateIfAbsent { key, header, parts: Vec::new() }
+    Change::CreateIfAbsent {
+        key,
+        header,
+        parts: Vec::new(),
+    }
 }
 
 /// The line that every cart here has, with a rising quantity.
@@ -135,7 +185,9 @@ pub fn cart_line(cart: u64, quantity: u64) -> Change {
     let fields = Fields::new().with(Field::Quantity, Value::Int(quantity as i64));
     Change::Patch {
         key: cart_key(cart),
-        guard: Guard { header: vec![(Field::Status, Value::text("active"))] },
+        guard: Guard {
+            header: vec![(Field::Status, Value::text("active"))],
+        },
         parts: vec![(PartKey::line("product-1"), PartChange::Set(fields))],
     }
 }
@@ -148,5 +200,9 @@ pub fn session(number: u64) -> Change {
         .with(Field::Status, Value::text("open"))
         .with(Field::CreatedAt, Value::Timestamp(at(number)));
     let expiry = expiry_fields(Timestamp::from_unix_micros(FAR_FUTURE_MICROS));
-    Change::CreateIfAbsent { key, header, parts: vec![(PartKey::expiry(), expiry)] }
+    Change::CreateIfAbsent {
+        key,
+        header,
+        parts: vec![(PartKey::expiry(), expiry)],
+    }
 }

@@ -25,7 +25,8 @@ pub fn run(path: &Path, round: u64, load: Load) {
         let engine = Arc::new(shop::open(path));
         prepare(&engine, round).await;
         let next = Arc::new(AtomicU64::new(round * ROUND_NUMBERS));
-        let tasks = (0..TASKS).map(|task| tokio::spawn(write(engine.clone(), next.clone(), task, load)));
+        let tasks =
+            (0..TASKS).map(|task| tokio::spawn(write(engine.clone(), next.clone(), task, load)));
         for task in tasks.collect::<Vec<_>>() {
             task.await.expect("a writer does not panic");
         }
@@ -37,7 +38,10 @@ async fn prepare(engine: &EmbeddedEngine, round: u64) {
     let carts = (0..TASKS).map(shop::cart);
     for change in products.chain(carts) {
         // From the second round on they are there already.
-        if let Err(error) = engine.apply(change, shop::write_context(round * ROUND_NUMBERS)).await {
+        if let Err(error) = engine
+            .apply(change, shop::write_context(round * ROUND_NUMBERS))
+            .await
+        {
             refused(&error);
         }
     }
@@ -49,11 +53,25 @@ async fn write(engine: Arc<EmbeddedEngine>, next: Arc<AtomicU64>, task: u64, loa
         let context = shop::write_context(number);
         let (line, answer) = match number % 4 {
             0 => {
-                let line = Line::CartLine { cart: task, quantity: number };
-                (line, engine.apply(shop::cart_line(task, number), context).await)
+                let line = Line::CartLine {
+                    cart: task,
+                    quantity: number,
+                };
+                (
+                    line,
+                    engine.apply(shop::cart_line(task, number), context).await,
+                )
             }
-            1 => (Line::Session { number }, engine.apply(shop::session(number), context).await),
-            _ => (Line::Order { number }, engine.apply_together(shop::order(number, load), context).await),
+            1 => (
+                Line::Session { number },
+                engine.apply(shop::session(number), context).await,
+            ),
+            _ => (
+                Line::Order { number },
+                engine
+                    .apply_together(shop::order(number, load), context)
+                    .await,
+            ),
         };
         match answer {
             Ok(Outcome::Done { .. }) => say(&line.to_string()),
@@ -65,14 +83,19 @@ async fn write(engine: Arc<EmbeddedEngine>, next: Arc<AtomicU64>, task: u64, loa
 
 /// Only a disk without room is expected; the judge reads the last line.
 fn refused(error: &EngineError) -> ! {
-    say(&Line::Failed { error: error.to_string() }.to_string());
+    say(&Line::Failed {
+        error: error.to_string(),
+    }
+    .to_string());
     std::process::exit(3);
 }
 
 /// One write call a line: a kill leaves no half of one behind another.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    let said = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
+    let said = out
+        .write_all(format!("{line}\n").as_bytes())
+        .and_then(|()| out.flush());
     if said.is_err() {
         // The judge has gone; there is nobody to acknowledge to.
         std::process::exit(4);

@@ -1,0 +1,141 @@
+//! `caravan layout`: check, explain and list layouts without touching any data.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use layout::checker::is_usable;
+use layout::{Finding, Layout, Severity};
+
+use crate::text::columns;
+
+/// The longest layout file. The longest that ships has less than a hundredth of it.
+const LAYOUT_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Where `list` looks for files.
+const LAYOUTS_FOLDER: &str = "layouts";
+
+/// Says of every file whether it can be used; fails if one of them cannot.
+pub fn check(files: &[PathBuf], out: &mut dyn Write) -> Result<()> {
+    let mut refusals = Vec::new();
+    for file in files {
+        match read(file) {
+            Ok(layout) => {
+                let findings = layout::check(&layout);
+                write!(out, "{}: ", file.display())?;
+                write!(out, "{}", layout::explain::findings_text(&findings))?;
+                refusals.extend(refusal(file, &findings));
+            }
+            Err(error) => {
+                writeln!(out, "{}: refused", file.display())?;
+                refusals.push(error.to_string());
+            }
+        }
+    }
+    match refusals.as_slice() {
+        [] => Ok(()),
+        [refusal] => bail!("{refusal}"),
+        [first, ..] => bail!(
+            "{} of {} layouts cannot be used, the first one because {first}",
+            refusals.len(),
+            files.len()
+        ),
+    }
+}
+
+pub fn explain(file: &Path, out: &mut dyn Write) -> Result<()> {
+    let layout = read(file)?;
+    write!(out, "{}", layout::explain::explain(&layout))?;
+    match refusal(file, &layout::check(&layout)) {
+        Some(refusal) => bail!("{refusal}"),
+        None => Ok(()),
+    }
+}
+
+/// A file that cannot be used is listed as such: listing judges nobody.
+pub fn list(out: &mut dyn Write) -> Result<()> {
+    let headings = ["file", "name", "verdict", "description"].map(str::to_owned);
+    let mut rows = vec![headings, row("built in", &layout::embedded())];
+    for file in layout_files(Path::new(LAYOUTS_FOLDER))? {
+        let shown = file.display().to_string();
+        rows.push(match read(&file) {
+            Ok(layout) => row(&shown, &layout),
+            Err(error) => [
+                shown,
+                "-".to_owned(),
+                "refused".to_owned(),
+                error.to_string(),
+            ],
+        });
+    }
+    write!(out, "{}", columns(&rows))?;
+    Ok(())
+}
+
+fn row(origin: &str, layout: &Layout) -> [String; 4] {
+    let verdict = if is_usable(&layout::check(layout)) {
+        "usable"
+    } else {
+        "refused"
+    };
+    let description = layout.description.split_whitespace().collect::<Vec<_>>();
+    [
+        origin.to_owned(),
+        layout.name.clone(),
+        verdict.to_owned(),
+        description.join(" "),
+    ]
+}
+
+fn read(file: &Path) -> Result<Layout> {
+    let shown = file.display();
+    let unreadable = |reason: String| format!("the layout {shown} cannot be read ({reason})");
+    let open = |file: &Path| -> std::io::Result<String> {
+        let mut text = String::new();
+        fs::File::open(file)?
+            .take(LAYOUT_BYTES_MAX + 1)
+            .read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let text = open(file).map_err(|error| {
+        let reason = unreadable(error.to_string());
+        anyhow::anyhow!("{reason}: name a text file that this user may read")
+    })?;
+    ensure!(
+        text.len() as u64 <= LAYOUT_BYTES_MAX,
+        "{}: name a layout file of at most {LAYOUT_BYTES_MAX} bytes",
+        unreadable("it is too long".to_owned())
+    );
+    Ok(Layout::parse(&text, &shown.to_string())?)
+}
+
+/// The first reason not to use the layout, on one line.
+fn refusal(file: &Path, findings: &[Finding]) -> Option<String> {
+    let mut refused = findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Refused);
+    let first = refused.next()?;
+    let more = match refused.count() {
+        0 => String::new(),
+        count => format!(" (and {count} more)"),
+    };
+    let Finding { message, fix, .. } = first;
+    Some(format!("{}: {message}: {fix}{more}", file.display()))
+}
+
+/// Layout files of a folder by name; none where there is no such folder.
+fn layout_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let entries = fs::read_dir(folder).context("the folder ./layouts cannot be listed")?;
+    let paths = entries.map(|entry| Ok(entry?.path()));
+    let mut files: Vec<PathBuf> = paths.collect::<std::io::Result<_>>()?;
+    files.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "toml")
+    });
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,221 @@
+//! The data directory: one folder per embedded shard, and the router over them.
+//!
+//! ```text
+//! caravan-data/
+//!   shard-1/   an embedded engine; its control store keeps the map
+//!   shard-2/   …
+//! ```
+//!
+//! The map says which shards there are. It is published last, when every shard
+//! it names has been made, so that a crash on the way leaves a directory that
+//! the next start completes, and a shard that is missing later is known to be lost.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use engine_api::{ControlStore, Engine, RealWorld, Writer};
+use engine_embedded::{EmbeddedConfig, EmbeddedEngine};
+use layout::{Collection, Layout};
+use router::{
+    CollectionMap, Cut, KeeperError, Limits, Map, MapKeeper, MapView, Router, RouterConfig,
+    ShardName,
+};
+
+pub const DEFAULT_DIRECTORY: &str = "./caravan-data";
+
+/// Shards in one process: each has threads, files and a cache of its own.
+pub const SHARDS_MAX: u16 = 16;
+
+/// Blocks that each shard keeps in memory.
+const SHARD_CACHE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The one process of an embedded directory needs no other number.
+const WRITER: Writer = Writer::numbered(0);
+
+/// An open data directory.
+#[derive(Debug)]
+pub struct Shards {
+    /// The layout, cut as the directory was at its beginning.
+    pub layout: Layout,
+    pub router: Arc<Router>,
+    /// The first shard's, where the map stands.
+    pub control: Arc<dyn ControlStore>,
+}
+
+impl Shards {
+    /// Opens the directory, or makes one with `count` shards (1 if not said).
+    pub async fn open_or_make(directory: &Path, count: Option<u16>) -> Result<Shards> {
+        refuse_foreign(directory)?;
+        let first = open_shard(directory, &shard_name(1))?;
+        let keeper = MapKeeper::new(first.clone());
+        match keeper.load().await? {
+            Some(map) => {
+                check_count(directory, &map, count)?;
+                Shards::over_map(directory, first, &map).await
+            }
+            None => Shards::make(directory, first, count.unwrap_or(1)).await,
+        }
+    }
+
+    /// Opens a directory that has a map already; makes nothing.
+    pub async fn open_existing(directory: &Path) -> Result<Shards> {
+        let shown = directory.display();
+        let advice = "name one with --data, or make one with caravan serve --sample";
+        let first = shard_name(1);
+        // An empty folder would be made into a shard by opening it.
+        let made =
+            fs::read_dir(directory.join(first.as_str())).is_ok_and(|mut all| all.next().is_some());
+        ensure!(made, "{shown} is no data directory of caravan: {advice}");
+        let engine = open_shard(directory, &first)?;
+        let Some(map) = MapKeeper::new(engine.clone()).load().await? else {
+            bail!("{shown} has no map yet: complete it with caravan serve --data {shown}");
+        };
+        Shards::over_map(directory, engine, &map).await
+    }
+
+    /// The shards that the map names, none of them made anew.
+    async fn over_map(directory: &Path, first: Arc<EmbeddedEngine>, map: &Map) -> Result<Shards> {
+        let mut engines = BTreeMap::from([(shard_name(1), first.clone())]);
+        for name in map.shards() {
+            if engines.contains_key(name) {
+                continue;
+            }
+            let path = directory.join(name.as_str());
+            ensure!(
+                path.is_dir(),
+                "the map names shard {name}, but {} is missing: restore it from a copy",
+                path.display()
+            );
+            engines.insert(name.clone(), open_shard(directory, name)?);
+        }
+        Shards::route(first, engines).await
+    }
+
+    async fn make(directory: &Path, first: Arc<EmbeddedEngine>, count: u16) -> Result<Shards> {
+        let mut engines = BTreeMap::from([(shard_name(1), first.clone())]);
+        for number in 2..=count {
+            let name = shard_name(number);
+            engines.insert(name.clone(), open_shard(directory, &name)?);
+        }
+        let names: Vec<ShardName> = (1..=count).map(shard_name).collect();
+        match MapKeeper::new(first.clone())
+            .publish(&first_map(&names))
+            .await
+        {
+            Ok(()) => {}
+            // The answer was lost, or someone was first: the standing map decides.
+            Err(KeeperError::Lost { .. } | KeeperError::OutcomeUnknown { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Shards::route(first, engines).await
+    }
+
+    async fn route(
+        first: Arc<EmbeddedEngine>,
+        engines: BTreeMap<ShardName, Arc<EmbeddedEngine>>,
+    ) -> Result<Shards> {
+        let names: Vec<ShardName> = engines.keys().cloned().collect();
+        let engine = |(name, engine)| (name, engine as Arc<dyn Engine>);
+        let router = Router::open(RouterConfig {
+            shards: engines.into_iter().map(engine).collect(),
+            control: first.clone(),
+            world: Arc::new(RealWorld::new()),
+            writer: WRITER,
+            limits: Limits::default(),
+            map_view: MapView::ThisProcess,
+        })
+        .await?;
+        Ok(Shards {
+            layout: layout_over(&names),
+            router,
+            control: first,
+        })
+    }
+}
+
+/// The engines have threads of their own; one is enough for those who ask them.
+pub fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .context("the program cannot start its event loop: check the limits of this user")
+}
+
+fn shard_name(number: u16) -> ShardName {
+    ShardName::new(format!("shard-{number}")).expect("letters, a dash and digits make a shard name")
+}
+
+fn open_shard(directory: &Path, name: &ShardName) -> Result<Arc<EmbeddedEngine>> {
+    let layout = layout::embedded();
+    let tables = layout
+        .collections
+        .values()
+        .flat_map(|collection| collection.live.tables.clone())
+        .collect();
+    let engine = EmbeddedEngine::open(EmbeddedConfig {
+        path: directory.join(name.as_str()),
+        tables,
+        cache_bytes: SHARD_CACHE_BYTES,
+    })?;
+    Ok(Arc::new(engine))
+}
+
+/// Every collection cut into equal runs of slots, so that an order and the
+/// stock of its products are on all shards alike.
+fn first_map(names: &[ShardName]) -> Map {
+    let layout = layout_over(names);
+    let of_collection = |collection: Collection| {
+        let declared = layout.collection(collection);
+        let cut = Cut::even_slots(names);
+        let mut map = CollectionMap::cut_by(&layout.name, declared.shard_key.clone(), cut);
+        let buckets = declared.live.initial_buckets.iter();
+        map.buckets = buckets
+            .map(|(table, count)| (table.to_owned(), count))
+            .collect();
+        (collection, map)
+    };
+    Map::first(Collection::ALL.into_iter().map(of_collection).collect())
+}
+
+fn layout_over(names: &[ShardName]) -> Layout {
+    let mut layout = layout::embedded();
+    for collection in layout.collections.values_mut() {
+        collection.cut = layout::Cut::Slots {
+            initial_shards: names.iter().map(ToString::to_string).collect(),
+        };
+    }
+    layout
+}
+
+fn check_count(directory: &Path, map: &Map, count: Option<u16>) -> Result<()> {
+    let found = map.shards().len();
+    match count {
+        Some(count) if usize::from(count) != found => bail!(
+            "{} has {found} shard(s), not {count}: leave --shards out, or choose another directory",
+            directory.display()
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a directory that someone else uses, before anything is made in it.
+fn refuse_foreign(directory: &Path) -> Result<()> {
+    let path: PathBuf = directory.to_owned();
+    let mut entries = match fs::read_dir(&path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(engine_embedded::OpenError::Io { path, source }.into()),
+    };
+    let first = shard_name(1);
+    let holds_something = entries.next().is_some();
+    ensure!(
+        !holds_something || path.join(first.as_str()).is_dir(),
+        "{} holds files but no {first}: choose an empty directory or one made by caravan",
+        path.display()
+    );
+    Ok(())
+}
