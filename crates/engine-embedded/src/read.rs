@@ -211,10 +211,7 @@ fn by_pointers(
 
 /// The rows between which the page lies: the given values, then the sort
 /// range, then the cursor.
-fn bounds(
-    table: &PointerTable,
-    query: &Query,
-) -> Result<(RowBound, RowBound), EngineError> {
+fn bounds(table: &PointerTable, query: &Query) -> Result<(RowBound, RowBound), EngineError> {
     let shape = query.path.shape();
     let mut prefix = vec![table.number];
     for (field, way) in &table.columns()[..shape.equals.len()] {

@@ -1,5 +1,7 @@
 //! The data directory refuses what it cannot keep, and says what to do.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::path::Path;
 

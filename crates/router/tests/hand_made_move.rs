@@ -6,6 +6,8 @@
 //!        ─▶ drain to the seal ─▶ compare both sides ─▶ publish the new owner
 //! ```
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

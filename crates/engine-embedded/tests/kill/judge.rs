@@ -169,7 +169,7 @@ async fn judge(engine: &EmbeddedEngine, acknowledged: &[Line]) {
                     "{line}: not in sessions by user"
                 );
             }
-            Line::CartLine { cart, quantity } => {
+            Line::Cart { cart, quantity } => {
                 let last = quantities.entry(*cart).or_default();
                 *last = (*last).max(*quantity);
             }

@@ -9,7 +9,7 @@ use std::path::Path;
 pub enum Line {
     Order { number: u64 },
     Session { number: u64 },
-    CartLine { cart: u64, quantity: u64 },
+    Cart { cart: u64, quantity: u64 },
     Failed { error: String },
 }
 
@@ -18,7 +18,7 @@ impl fmt::Display for Line {
         match self {
             Line::Order { number } => write!(f, "order {number}"),
             Line::Session { number } => write!(f, "session {number}"),
-            Line::CartLine { cart, quantity } => write!(f, "cart {cart} {quantity}"),
+            Line::Cart { cart, quantity } => write!(f, "cart {cart} {quantity}"),
             Line::Failed { error } => write!(f, "failed {error}"),
         }
     }
@@ -36,7 +36,7 @@ impl Line {
             },
             "cart" => {
                 let (cart, quantity) = rest.split_once(' ')?;
-                Line::CartLine {
+                Line::Cart {
                     cart: cart.parse().ok()?,
                     quantity: quantity.parse().ok()?,
                 }

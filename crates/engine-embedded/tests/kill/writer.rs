@@ -53,7 +53,7 @@ async fn write(engine: Arc<EmbeddedEngine>, next: Arc<AtomicU64>, task: u64, loa
         let context = shop::write_context(number);
         let (line, answer) = match number % 4 {
             0 => {
-                let line = Line::CartLine {
+                let line = Line::Cart {
                     cart: task,
                     quantity: number,
                 };
