@@ -1,0 +1,182 @@
+//! The engine itself: what it holds, what it declares, and the contract's face.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use engine_api::layout::Collection;
+use engine_api::{
+    Capabilities, Change, Durability, Engine, EngineError, ExpiryKind, Fence, FenceKind, GuardKind,
+    JournalKind, JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page, Position, Query,
+    ReadContext, Record, RecordKey, Scan, ScanPage, Seal, Stock, Terms, Timestamp, Together,
+    WriteContext, validate, validate_alone, validate_together,
+};
+use mongodb::Database;
+use mongodb::bson::Document;
+
+use crate::config::{MongoConfig, OpenError};
+use crate::control::CONTROL;
+use crate::guard::{GUARDS, Guards};
+use crate::schema::{self, Place};
+
+/// Records in one database of a MongoDB replica set.
+#[derive(Debug)]
+pub struct MongoEngine {
+    capabilities: Capabilities,
+    database: Database,
+    places: Vec<Place>,
+    limit: Duration,
+}
+
+impl MongoEngine {
+    /// Opens the database and makes what it lacks. Any number of processes may
+    /// do so at once.
+    pub async fn open(config: MongoConfig) -> Result<MongoEngine, OpenError> {
+        let places = schema::places(&config.tables)?;
+        let database = schema::connect(&config).await?;
+        let limit = config.answer_max();
+        schema::create_collection(&database, GUARDS, limit).await?;
+        schema::create_collection(&database, CONTROL, limit).await?;
+        for place in &places {
+            schema::prepare(&database, place, limit).await?;
+        }
+        let engine = MongoEngine {
+            capabilities: capabilities(&places),
+            database,
+            places,
+            limit,
+        };
+        engine.guards().ensure().await?;
+        Ok(engine)
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
+    }
+
+    pub(crate) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    pub(crate) fn place(&self, collection: Collection) -> Result<&Place, EngineError> {
+        schema::place_of(&self.places, collection)
+    }
+
+    pub(crate) fn documents(
+        &self,
+        collection: Collection,
+    ) -> Result<mongodb::Collection<Document>, EngineError> {
+        Ok(self.database.collection(&self.place(collection)?.name))
+    }
+
+    pub(crate) fn guards(&self) -> Guards<'_> {
+        Guards {
+            database: &self.database,
+            places: &self.places,
+            limit: self.limit,
+        }
+    }
+
+    /// How long an answer is waited for.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+}
+
+fn capabilities(places: &[Place]) -> Capabilities {
+    let by_server = places.iter().any(|place| place.collected_by_server);
+    Capabilities {
+        engine: "mongo",
+        collections: places.iter().map(|place| place.collection).collect(),
+        together: Together::Unsupported,
+        guard: GuardKind::Atomic,
+        fence: FenceKind::InStore,
+        journal: JournalKind::ChangeStream,
+        stock: Stock::Conditional,
+        terms: Terms::InStore,
+        expiry: if by_server {
+            ExpiryKind::ByServer
+        } else {
+            ExpiryKind::Maintained
+        },
+        durability: Durability::Majority,
+    }
+}
+
+#[async_trait]
+impl Engine for MongoEngine {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    async fn apply(&self, change: Change, context: WriteContext) -> Result<Outcome, EngineError> {
+        validate_alone(&change)?;
+        validate(&change, &context)?;
+        self.apply_alone(&change, &context).await
+    }
+
+    /// A single change is its own group; more would need a transaction, and an
+    /// open transaction holds up fences (W19).
+    async fn apply_together(
+        &self,
+        changes: Vec<Change>,
+        context: WriteContext,
+    ) -> Result<Outcome, EngineError> {
+        validate_together(&changes)?;
+        match changes.as_slice() {
+            [change] => {
+                validate(change, &context)?;
+                self.apply_alone(change, &context).await
+            }
+            _ => Err(EngineError::Unsupported {
+                what: "apply several changes in one commit".to_owned(),
+            }),
+        }
+    }
+
+    async fn get(&self, key: &RecordKey, _: ReadContext) -> Result<Option<Record>, EngineError> {
+        self.read_one(key).await
+    }
+
+    async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {
+        self.read_path(query, context).await
+    }
+
+    async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
+        self.read_scope(scan).await
+    }
+
+    async fn journal_end(&self) -> Result<Position, EngineError> {
+        self.end_of_journal().await
+    }
+
+    async fn journal_read(
+        &self,
+        from: &Position,
+        limit: usize,
+    ) -> Result<JournalPage, EngineError> {
+        self.read_journal(from, limit).await
+    }
+
+    async fn raise_fence(
+        &self,
+        fence: Fence,
+        term: MoverTerm,
+        now: Timestamp,
+    ) -> Result<Seal, EngineError> {
+        self.place(fence.collection)?;
+        self.guards().raise(fence, &term, now).await?;
+        let sealed = self.end_of_journal().await;
+        let position = sealed.map_err(|error| EngineError::OutcomeUnknown {
+            reason: format!("the fence stands, but its seal could not be read: {error}"),
+        })?;
+        Ok(Seal { position })
+    }
+
+    async fn claim_term(&self, term: MoverTerm) -> Result<(), EngineError> {
+        self.guards().claim(&term).await
+    }
+
+    async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
+        self.collect(work).await
+    }
+}

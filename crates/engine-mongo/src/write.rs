@@ -1,0 +1,193 @@
+//! Applying a change: read, decide, swap, and again if somebody was faster.
+//!
+//! A decision to write needs no care about what was read: the swap finds out.
+//! A decision to answer does: what the primary shows may still be lost in a
+//! failover, and nobody may be told of it. So an answer is decided a second
+//! time, on what the majority holds, not before the moment of the first read.
+//! Fences judge answers too, by the rules document instead of the validator.
+
+use std::time::Duration;
+
+use engine_api::{
+    Authority, Change, Decision, EngineError, Outcome, RecordKey, WriteContext, decide,
+};
+use mongodb::Collection;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Document, doc};
+use mongodb::options::ReadConcern;
+
+use crate::document::{Stored, from_document, to_document};
+use crate::engine::MongoEngine;
+use crate::failure::{Asked, DOCUMENT_VALIDATION_FAILURE, DUPLICATE_KEY, Failure, answer};
+
+/// How often one change is decided anew because others changed the record in
+/// between. Of the writers in a round one always wins.
+const ROUNDS_MAX: u32 = 128;
+
+/// A writer that lost waits this long for each round it lost, up to the maximum.
+const PAUSE_STEP: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+enum Swap {
+    Done,
+    /// The document is no longer the one that was read.
+    Overtaken,
+}
+
+impl MongoEngine {
+    pub(crate) async fn apply_alone(
+        &self,
+        change: &Change,
+        context: &WriteContext,
+    ) -> Result<Outcome, EngineError> {
+        let key = change.key();
+        let documents = self.documents(key.collection)?;
+        for round in 0..ROUNDS_MAX {
+            if round > 0 {
+                tokio::time::sleep((PAUSE_STEP * round).min(PAUSE_MAX)).await;
+            }
+            let mut stored = self.read_newest(&documents, key).await?;
+            let mut decision = decide(record_of(&stored), change, context)?;
+            if let Decision::Answer(_) = decision {
+                stored = self.read_confirmed(&documents, key).await?;
+                decision = decide(record_of(&stored), change, context)?;
+            }
+            match decision {
+                Decision::Answer(outcome) => {
+                    self.admit(key, &context.authority).await?;
+                    return Ok(outcome);
+                }
+                Decision::Write {
+                    record,
+                    kind,
+                    revision,
+                } => {
+                    let document = to_document(&record, kind, revision, context)?;
+                    let stamp = stored.map(|stored| stored.stamp);
+                    match self
+                        .swap(&documents, key, stamp, document, &context.authority)
+                        .await?
+                    {
+                        Swap::Done => return Ok(Outcome::Done { revision }),
+                        Swap::Overtaken => {}
+                    }
+                }
+            }
+        }
+        let reason = format!("{key} was changed by others {ROUNDS_MAX} times in a row");
+        Err(EngineError::Unavailable { reason })
+    }
+
+    /// What the primary has, committed by the majority or not.
+    async fn read_newest(
+        &self,
+        documents: &Collection<Document>,
+        key: &RecordKey,
+    ) -> Result<Option<Stored>, EngineError> {
+        let finding = documents
+            .find_one(doc! { "_id": key.id.as_str() })
+            .read_concern(ReadConcern::local());
+        let found = answer(self.limit(), Asked::Read, finding).await?;
+        found
+            .map(|document| from_document(key.collection, &document))
+            .transpose()
+    }
+
+    async fn read_confirmed(
+        &self,
+        documents: &Collection<Document>,
+        key: &RecordKey,
+    ) -> Result<Option<Stored>, EngineError> {
+        let found = self.find_confirmed(documents, key.id.as_str()).await?;
+        found
+            .map(|document| from_document(key.collection, &document))
+            .transpose()
+    }
+
+    /// What the majority has, waiting until that includes all that the primary shows now.
+    pub(crate) async fn find_confirmed(
+        &self,
+        documents: &Collection<Document>,
+        id: &str,
+    ) -> Result<Option<Document>, EngineError> {
+        let id = doc! { "_id": id };
+        let starting = documents.client().start_session().causal_consistency(true);
+        let mut session = answer(self.limit(), Asked::Read, starting).await?;
+        let newest = documents
+            .find_one(id.clone())
+            .projection(doc! { "_id": 1 })
+            .read_concern(ReadConcern::local())
+            .session(&mut session);
+        answer(self.limit(), Asked::Read, newest).await?;
+        let confirmed = documents
+            .find_one(id)
+            .read_concern(ReadConcern::majority())
+            .session(&mut session);
+        Ok(answer(self.limit(), Asked::Read, confirmed).await?)
+    }
+
+    async fn swap(
+        &self,
+        documents: &Collection<Document>,
+        key: &RecordKey,
+        stamp: Option<ObjectId>,
+        document: Document,
+        authority: &Authority,
+    ) -> Result<Swap, EngineError> {
+        let result = match stamp {
+            Some(stamp) => {
+                let filter = doc! { "_id": key.id.as_str(), "stamp": stamp };
+                let replacing = documents.replace_one(filter, document);
+                let replaced = answer(self.limit(), Asked::Write, replacing).await;
+                replaced.map(|result| {
+                    if result.matched_count == 1 {
+                        Swap::Done
+                    } else {
+                        Swap::Overtaken
+                    }
+                })
+            }
+            None => {
+                let inserted =
+                    answer(self.limit(), Asked::Write, documents.insert_one(document)).await;
+                inserted.map(|_| Swap::Done)
+            }
+        };
+        match result {
+            Ok(swap) => Ok(swap),
+            Err(Failure::Refused {
+                code: DUPLICATE_KEY,
+                ..
+            }) => Ok(Swap::Overtaken),
+            Err(Failure::Refused {
+                code: DOCUMENT_VALIDATION_FAILURE,
+                message,
+            }) => {
+                self.admit(key, authority).await?;
+                let reason =
+                    format!("the validator refused {key}, but no fence or term does: {message}");
+                Err(EngineError::Unavailable { reason })
+            }
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Fences stop routers, lost terms stop movers.
+    async fn admit(&self, key: &RecordKey, authority: &Authority) -> Result<(), EngineError> {
+        let rules = self.guards().rules().await?;
+        match authority {
+            Authority::Router { generation } => match rules.stopping(key, *generation) {
+                Some(fence) => Err(EngineError::Fenced {
+                    used: *generation,
+                    fence,
+                }),
+                None => Ok(()),
+            },
+            Authority::Mover { term } => rules.hold_term(term),
+        }
+    }
+}
+
+fn record_of(stored: &Option<Stored>) -> Option<&engine_api::Record> {
+    stored.as_ref().map(|stored| &stored.record)
+}
