@@ -131,12 +131,14 @@ fn open(path: &Path) -> anyhow::Result<EmbeddedEngine> {
 }
 
 async fn fill(engine: &EmbeddedEngine, orders: std::ops::Range<u64>) -> anyhow::Result<()> {
-    for product in 0..=PRODUCTS {
+    let products = (0..=PRODUCTS).map(|product| async move {
         for change in product_changes(product) {
             let outcome = engine.apply(change, OrderNumber(0).context()).await?;
             ensure!(outcome.is_done(), "a product was refused: {outcome:?}");
         }
-    }
+        anyhow::Ok(())
+    });
+    futures::future::try_join_all(products).await?;
     let next = AtomicU64::new(orders.start);
     let writers = (0..4 * WRITERS).map(|_| async {
         loop {

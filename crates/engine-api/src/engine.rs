@@ -30,17 +30,21 @@ use crate::record::{Record, RecordKey};
 ///   [`GuardKind::AfterWrite`](crate::GuardKind)).
 /// - E3 The same change sent again, with the same revision, changes nothing
 ///   more, whatever happened in between, and answers `Done` as long as nothing
-///   newer has replaced what it wrote.
+///   newer has replaced what it wrote. It is for lost answers only: after a
+///   definite refusal a caller proposes a new revision. What `maintain` has
+///   forgotten is not recognised: marks are kept longer than requests live.
 /// - E4 `CreateIfAbsent` lets one of any number of concurrent creators win; a
 ///   removed or expired record counts as absent, and its parts do not come back.
 /// - E5 `ChangeIf` and `Remove` apply only to the expected header revision; of
 ///   two with the same expectation at most one is `Done`.
 /// - E6 `Patch` touches the named parts only: concurrent patches of different
-///   parts both survive. Removing a part leaves a mark.
+///   parts both survive. Removing a part leaves a mark. Two concurrent patches
+///   of one part may both be `Done`; the newer revision stays.
 /// - E7 No live header, no record: patches and stock changes of an absent,
 ///   removed or expired record answer `NoRecord` (W2); a failed guard answers
 ///   `GuardFailed`.
-/// - E8 A revision at or below what it would replace is refused as `Stale`
+/// - E8 A revision at or below what it would replace, written before it began,
+///   is refused as `Stale`
 ///   with the revision to go above. Stock changes (all but `Receive`) are the
 ///   exception: they are numbered above the stored part by the engine itself,
 ///   because their idempotency is the reservation's (W5).
@@ -74,13 +78,16 @@ use crate::record::{Record, RecordKey};
 ///
 /// **Journal**
 /// - E18 Every applied change has an entry, in the order of application per
-///   key, at the latest when it is acknowledged; a refused one has none.
+///   key and writer, at the latest when it is acknowledged; a refused one has
+///   none. A change that failed half-way may have an entry without having
+///   happened: a reader looks at the source, and goes on whatever it finds.
 /// - E19 Reading from a position gives what came after it, again and again. A
 ///   position that was trimmed away is `PositionLost`, never a silent gap (W28).
 ///
 /// **Expiry and care**
 /// - E20 An expired record is not live from its `expires_at` on, before any
-///   collection; `maintain` collects it without a journal entry (W7).
+///   collection; `maintain` collects it, at once or after the engine's margin,
+///   without a journal entry (W7).
 /// - E21 A touched record (`Patch` of its expiry) lives on.
 /// - E22 `maintain` forgets marks and journal entries older than asked, nothing
 ///   else, and at most as much as asked.

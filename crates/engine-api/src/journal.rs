@@ -44,7 +44,8 @@ pub enum ChangeKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalPage {
     pub entries: Vec<JournalEntry>,
-    /// Where to read on; equal to the given position when nothing came after it.
+    /// Where to read on. May lie further on than the last entry: a quiet
+    /// collection's position must not fall behind a busy journal's retention.
     pub next: Position,
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use layout::{Collection, Field, Fields, PartKind, ShardKey, Value};
 use model::Timestamp;
@@ -19,7 +20,7 @@ pub const ID_BYTES_MAX: usize = 64;
 pub const RECORD_PARTS_MAX: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordId(String);
+pub struct RecordId(Arc<str>);
 
 /// A record's full name: what it is, and what routes it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,7 +84,7 @@ impl RecordId {
         if id.is_empty() || id.len() > ID_BYTES_MAX {
             return Err(NameError::IdLength { bytes: id.len() });
         }
-        Ok(RecordId(id))
+        Ok(RecordId(id.into()))
     }
 
     pub fn as_str(&self) -> &str {

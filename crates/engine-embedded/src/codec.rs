@@ -260,7 +260,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
             out.push(6);
             put_number(out, map.len() as u128);
             for (key, value) in map {
-                put_text(out, key);
+                put_map_key(out, key);
                 put_value(out, value);
             }
         }
@@ -273,6 +273,16 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
             out.push(8);
             put_bytes(out, blob);
         }
+    }
+}
+
+/// A key that is the name of a field, as in the lines of an order, is stored as
+/// its number: a zero length and then the number, or another zero for no text.
+fn put_map_key(out: &mut Vec<u8>, key: &str) {
+    match Field::named(key) {
+        Some(field) => out.extend_from_slice(&[0, field.number()]),
+        None if key.is_empty() => out.extend_from_slice(&[0, 0]),
+        None => put_text(out, key),
     }
 }
 
@@ -442,7 +452,7 @@ impl<'a> Input<'a> {
             6 => {
                 let mut map = BTreeMap::new();
                 for _ in 0..self.count()? {
-                    map.insert(self.text()?, self.value(depth + 1)?);
+                    map.insert(self.map_key()?, self.value(depth + 1)?);
                 }
                 Value::Map(map)
             }
@@ -457,6 +467,20 @@ impl<'a> Input<'a> {
             8 => Value::Blob(self.bytes()?.to_vec()),
             _ => return Err(Damaged("a value has an unknown tag")),
         })
+    }
+
+    fn map_key(&mut self) -> Read<String> {
+        let text = self.text()?;
+        if !text.is_empty() {
+            return Ok(text);
+        }
+        match self.byte()? {
+            0 => Ok(text),
+            number => {
+                let field = Field::from_number(number).ok_or(Damaged("a map key is unknown"))?;
+                Ok(field.name().to_owned())
+            }
+        }
     }
 
     fn fence(&mut self) -> Read<Fence> {
@@ -532,7 +556,8 @@ mod tests {
         ];
         leaf.prop_recursive(3, 12, 4, |inner| {
             prop_oneof![
-                prop::collection::btree_map(".{0,4}", inner.clone(), 0..4).prop_map(Value::Map),
+                prop::collection::btree_map("(|price|name|.{0,4})", inner.clone(), 0..4)
+                    .prop_map(Value::Map),
                 prop::collection::vec(inner, 0..4).prop_map(Value::List),
             ]
         })

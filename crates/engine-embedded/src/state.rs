@@ -121,20 +121,26 @@ impl State {
         for change in changes {
             self.admit(change.key(), &context.authority)?;
         }
-        match decide_together(changes, context, |key| self.stored(key))? {
+        let mut found = Vec::with_capacity(changes.len());
+        let decision = decide_together(changes, context, |key| {
+            let record = self.lookup(key)?;
+            found.push((key.clone(), record.clone()));
+            Ok(record.map(|record| (*record).clone()))
+        })?;
+        match decision {
             GroupDecision::Answer(outcome) => Ok(outcome),
             GroupDecision::Write { writes, revision } => {
                 for (record, kind, revision) in writes {
                     let key = record.key.clone();
-                    self.write(record)?;
-                    self.append(
-                        context.now,
-                        &JournalEvent::Changed {
-                            key,
-                            kind,
-                            revision,
-                        },
-                    );
+                    let before = found.iter().find(|(found, _)| *found == key);
+                    let before = before.and_then(|(_, record)| record.clone());
+                    self.write(before.as_deref(), record)?;
+                    let event = JournalEvent::Changed {
+                        key,
+                        kind,
+                        revision,
+                    };
+                    self.append(context.now, &event);
                 }
                 Ok(Outcome::Done { revision })
             }
@@ -216,9 +222,9 @@ impl State {
         for record in &part_marks {
             // What has just been erased is not to be written again.
             if !expired.iter().any(|erased| erased.key == record.key) {
-                let mut record = record.clone();
-                record.forget_marks(work.marks_before);
-                self.write(record)?;
+                let mut without = record.clone();
+                without.forget_marks(work.marks_before);
+                self.write(Some(record), without)?;
             }
         }
         let journal_entries = self.trim_journal(work.journal_before, left)?;
@@ -276,10 +282,6 @@ impl State {
         Ok(trimmed)
     }
 
-    fn stored(&self, key: &RecordKey) -> Result<Option<Record>, EngineError> {
-        Ok(self.lookup(key)?.map(|record| (*record).clone()))
-    }
-
     fn lookup(&self, key: &RecordKey) -> Result<Option<Arc<Record>>, EngineError> {
         let cache_key = (key.collection, key.id.clone());
         for cached in [&self.pending, &self.young, &self.old] {
@@ -302,9 +304,9 @@ impl State {
         load(&self.tables, collection, id, &body, view).map(Some)
     }
 
-    /// Puts the record and everything that follows from it into the batch.
-    fn write(&mut self, record: Record) -> Result<(), EngineError> {
-        let before = self.lookup(&record.key)?;
+    /// Puts the record and everything that follows from it into the batch;
+    /// `before` is what stands there now.
+    fn write(&mut self, before: Option<&Record>, record: Record) -> Result<(), EngineError> {
         let (collection, id) = (record.key.collection, record.key.id.clone());
         let apart = |kind| self.tables.stands_apart(collection, kind);
         let inside = |record: &Record| -> Vec<_> {
@@ -313,7 +315,7 @@ impl State {
                 .map(|(key, part)| (key.clone(), part.revision))
                 .collect()
         };
-        let body_stands = before.as_ref().is_some_and(|before| {
+        let body_stands = before.is_some_and(|before| {
             before.header == record.header && inside(before) == inside(&record)
         });
         if !body_stands {
@@ -321,10 +323,10 @@ impl State {
             let body = encode_record(&record, parts);
             self.batch
                 .put(Space::Records, record_key(collection, &id), body);
-            self.write_pointers(before.as_deref(), &record)?;
+            self.write_pointers(before, &record)?;
         }
-        self.write_dues(before.as_deref(), &record);
-        self.write_parts_apart(before.as_deref(), &record);
+        self.write_dues(before, &record);
+        self.write_parts_apart(before, &record);
         self.pending.insert((collection, id), Arc::new(record));
         Ok(())
     }

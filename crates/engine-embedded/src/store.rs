@@ -9,7 +9,11 @@ use std::io;
 use std::ops::Bound;
 use std::path::Path;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Slice, Snapshot};
+use fjall::config::CompressionPolicy;
+use fjall::{
+    CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Slice,
+    Snapshot,
+};
 
 /// Separate key spaces; a commit spans them all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,9 +112,14 @@ impl FjallStore {
         let database = Database::builder(path)
             .cache_size(cache_bytes)
             .worker_threads(1)
+            .max_journaling_size(JOURNALING_BYTES_MAX)
             .open()?;
         let space = |space: Space| {
-            let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES_MAX);
+            let options = || {
+                KeyspaceCreateOptions::default()
+                    .max_memtable_size(MEMTABLE_BYTES_MAX)
+                    .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+            };
             database.keyspace(space.name(), options)
         };
         let spaces = Space::ALL
@@ -125,8 +134,11 @@ impl FjallStore {
     }
 }
 
-/// Large memtables: fewer flushes while writers wait, more to replay after a crash.
-const MEMTABLE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Larger ones mean fewer flushes while writers wait, but more memory.
+const MEMTABLE_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// What is replayed when the directory is opened after a crash, at most.
+const JOURNALING_BYTES_MAX: u64 = 160 * 1024 * 1024;
 
 impl Store for FjallStore {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreError> {

@@ -1,6 +1,7 @@
 //! How keys are cut: the shard key of a record, its slot, and scopes of keys.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -12,7 +13,7 @@ pub const SLOT_COUNT: u16 = 4096;
 
 /// The values that route a record, encoded in order. They never change (W8).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ShardKey(Vec<u8>);
+pub struct ShardKey(Arc<[u8]>);
 
 /// One of the 4096 pieces of a hashed shard key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -52,7 +53,7 @@ impl ShardKey {
         for value in values {
             encode_value(&mut bytes, value, Direction::Ascending)?;
         }
-        Ok(ShardKey(bytes))
+        Ok(ShardKey(bytes.into()))
     }
 
     pub fn of_text(text: &str) -> ShardKey {
@@ -62,7 +63,7 @@ impl ShardKey {
     /// Checks bytes that come from disk or network.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<ShardKey, KeyError> {
         decode_values(&bytes)?;
-        Ok(ShardKey(bytes))
+        Ok(ShardKey(bytes.into()))
     }
 
     pub fn as_bytes(&self) -> &[u8] {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use model::Timestamp;
 use rust_decimal::Decimal;
@@ -22,9 +23,10 @@ pub enum Value {
     Blob(Vec<u8>),
 }
 
-/// The fields of a header or of a part, in the order of their numbers.
+/// The fields of a header or of a part, in the order of their numbers. Shared
+/// when cloned: a record passes through queue, rules, cache and image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields(BTreeMap<Field, Value>);
+pub struct Fields(Arc<BTreeMap<Field, Value>>);
 
 impl Value {
     pub fn text(text: impl Into<String>) -> Value {
@@ -104,7 +106,7 @@ impl Fields {
     #[must_use]
     pub fn with(mut self, field: Field, value: Value) -> Fields {
         assert!(value.is_of(field.kind()), "{field} cannot hold {value}");
-        self.0.insert(field, value);
+        Arc::make_mut(&mut self.0).insert(field, value);
         self
     }
 
@@ -113,12 +115,12 @@ impl Fields {
         if !value.is_of(field.kind()) {
             return Err(WrongKind { field, value });
         }
-        self.0.insert(field, value);
+        Arc::make_mut(&mut self.0).insert(field, value);
         Ok(())
     }
 
     pub fn remove(&mut self, field: Field) -> Option<Value> {
-        self.0.remove(&field)
+        Arc::make_mut(&mut self.0).remove(&field)
     }
 
     pub fn get(&self, field: Field) -> Option<&Value> {
