@@ -1,12 +1,17 @@
-//! The committer: many writers, one durable commit at a time.
+//! Many writers, one durable commit at a time.
 //!
-//! Requests queue up while a commit is on its way to the disk; all that are
-//! there when it returns go into the next one. An answer is given only after
-//! the commit that holds its change.
+//! ```text
+//! writers ──▶ queue ──▶ judge ──▶ jobs ──▶ disk: one commit of all jobs that wait ──▶ answers
+//! ```
+//!
+//! Two threads, so that requests are judged while a commit is on its way to the
+//! disk. The judge works on what the jobs before leave behind; an answer,
+//! whatever it says, is given only after everything it rests on is on disk.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::mpsc as jobs;
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread::{self, JoinHandle};
 
 use engine_api::{
     Change, EngineError, Fence, Maintained, Maintenance, MoverTerm, Outcome, Seal, SetOutcome,
@@ -15,16 +20,23 @@ use engine_api::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::directory::{Directory, FREE_BYTES_MIN};
-use crate::state::State;
+use crate::state::{JobNumber, State};
+use crate::store::{Batch, Store, StoreError};
 
 /// Requests that wait; more are held back at the sender.
 const QUEUE_REQUESTS_MAX: usize = 8192;
 
-/// Requests in one commit: bounds how long the first waits for the last.
-const COMMIT_REQUESTS_MAX: usize = 1024;
+/// Requests in one job.
+const JOB_REQUESTS_MAX: usize = 256;
 
-/// How often the free space is asked for, in commits.
-const FREE_CHECK_COMMITS: u64 = 64;
+/// Jobs that wait for the disk; the judge waits when there are more.
+const JOBS_MAX: usize = 32;
+
+/// Rows in one commit: bounds how long the first request waits for the last.
+const COMMIT_ROWS_MAX: usize = 8192;
+
+/// How often the free space is asked for, in jobs.
+const FREE_CHECK_JOBS: u64 = 64;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
 
@@ -66,32 +78,63 @@ pub struct CommitCounts {
 #[derive(Debug)]
 pub(crate) struct Committer {
     queue: Option<mpsc::Sender<Request>>,
-    thread: Option<JoinHandle<()>>,
-    pub(crate) journal_last: Arc<AtomicU64>,
-    pub(crate) counts: Arc<CommitCounts>,
+    judge: Option<JoinHandle<()>>,
+    progress: Arc<Progress>,
+}
+
+/// What the two threads and the engine tell one another.
+#[derive(Debug, Default)]
+struct Progress {
+    committed: Mutex<JobNumber>,
+    moved_on: Condvar,
+    journal_last: AtomicU64,
+    counts: CommitCounts,
+    /// Why nothing is written any more.
+    failure: OnceLock<EngineError>,
 }
 
 impl Committer {
-    pub(crate) fn start(state: State, directory: Option<Directory>) -> std::io::Result<Committer> {
+    pub(crate) fn start(
+        state: State,
+        store: Arc<dyn Store>,
+        directory: Option<Directory>,
+    ) -> std::io::Result<Committer> {
         let (queue, requests) = mpsc::channel(QUEUE_REQUESTS_MAX);
-        let journal_last = Arc::new(AtomicU64::new(state.journal_last()));
-        let counts = Arc::new(CommitCounts::default());
-        let work = Work {
-            state,
-            directory,
-            journal_last: journal_last.clone(),
-            counts: counts.clone(),
-            failure: None,
+        let (jobs, waiting) = jobs::sync_channel(JOBS_MAX);
+        let progress = Arc::new(Progress {
+            journal_last: AtomicU64::new(state.journal_last()),
+            ..Progress::default()
+        });
+        let disk = Disk {
+            store,
+            progress: progress.clone(),
         };
-        let thread = std::thread::Builder::new()
-            .name("committer".to_owned())
-            .spawn(|| work.run(requests))?;
+        let disk = thread::Builder::new()
+            .name("disk".to_owned())
+            .spawn(move || disk.run(&waiting))?;
+        let judge = Judge {
+            state,
+            jobs: Some(jobs),
+            progress: progress.clone(),
+            directory,
+        };
+        let judge = thread::Builder::new()
+            .name("judge".to_owned())
+            .spawn(move || judge.run(requests, disk))?;
         Ok(Committer {
             queue: Some(queue),
-            thread: Some(thread),
-            journal_last,
-            counts,
+            judge: Some(judge),
+            progress,
         })
+    }
+
+    pub(crate) fn counts(&self) -> &CommitCounts {
+        &self.progress.counts
+    }
+
+    /// The number of the last journal entry on disk.
+    pub(crate) fn journal_last(&self) -> u64 {
+        self.progress.journal_last.load(Ordering::Acquire)
     }
 
     pub(crate) async fn ask<T>(
@@ -117,129 +160,150 @@ impl Drop for Committer {
     /// What is queued is still committed; the directory is free when this returns.
     fn drop(&mut self) {
         self.queue = None;
-        if let Some(thread) = self.thread.take() {
-            // A panic of the committer was printed by its own thread.
-            let _ = thread.join();
+        if let Some(judge) = self.judge.take() {
+            // A panic was printed by the thread that had it.
+            let _ = judge.join();
         }
     }
 }
 
-struct Work {
-    state: State,
-    /// Held for its lock, asked for free space.
-    directory: Option<Directory>,
-    journal_last: Arc<AtomicU64>,
-    counts: Arc<CommitCounts>,
-    /// Why nothing is written any more.
-    failure: Option<EngineError>,
-}
-
-/// Sends an answer that was decided, or what became of the commit instead.
+/// Sends an answer that was decided, or what became of its commit instead.
 type Answer = Box<dyn FnOnce(Option<EngineError>) + Send>;
 
-impl Work {
-    fn run(mut self, mut requests: mpsc::Receiver<Request>) {
-        let mut batch = Vec::with_capacity(COMMIT_REQUESTS_MAX);
-        while requests.blocking_recv_many(&mut batch, COMMIT_REQUESTS_MAX) > 0 {
-            self.counts
+/// What was judged together and goes to the disk.
+struct Job {
+    number: JobNumber,
+    batch: Batch,
+    answers: Vec<Answer>,
+    journal_last: u64,
+}
+
+struct Judge {
+    state: State,
+    jobs: Option<jobs::SyncSender<Job>>,
+    progress: Arc<Progress>,
+    /// Held for its lock, asked for free space.
+    directory: Option<Directory>,
+}
+
+impl Judge {
+    fn run(mut self, mut requests: mpsc::Receiver<Request>, disk: JoinHandle<()>) {
+        let mut waiting = Vec::with_capacity(JOB_REQUESTS_MAX);
+        let mut job_count = 0;
+        while requests.blocking_recv_many(&mut waiting, JOB_REQUESTS_MAX) > 0 {
+            let counts = &self.progress.counts;
+            counts
                 .requests
-                .fetch_add(batch.len() as u64, Ordering::Relaxed);
-            let mut answers = Vec::with_capacity(batch.len());
-            let refusal = self.refusal();
-            for request in batch.drain(..) {
-                if matches!(request, Request::Maintain { .. }) {
-                    self.finish(std::mem::take(&mut answers));
+                .fetch_add(waiting.len() as u64, Ordering::Relaxed);
+            self.state.settle(self.progress.committed());
+            let refusal = if job_count % FREE_CHECK_JOBS == 0 {
+                self.no_room()
+            } else {
+                None
+            };
+            job_count += 1;
+            let mut answers = Vec::with_capacity(waiting.len());
+            for request in waiting.drain(..) {
+                let refusal = self.progress.failure.get().or(refusal.as_ref()).cloned();
+                match request {
+                    Request::Maintain { work, reply } => {
+                        self.hand_over(std::mem::take(&mut answers));
+                        self.maintain(&work, reply, refusal);
+                    }
+                    request => answers.push(self.judge(request, refusal)),
                 }
-                answers.push(self.judge(request, self.failure.clone().or_else(|| refusal.clone())));
             }
-            self.finish(answers);
+            self.hand_over(answers);
         }
+        self.jobs = None;
+        // A panic was printed by the thread that had it.
+        let _ = disk.join();
     }
 
     fn judge(&mut self, request: Request, refusal: Option<EngineError>) -> Answer {
+        if matches!(request, Request::CompareAndSet { .. }) {
+            // Control values are looked up in the store, so it must be up to date.
+            self.wait_for_the_disk();
+        }
         let state = &mut self.state;
-        match (request, refusal) {
-            (Request::Apply { reply, .. }, Some(refusal)) => answer(reply, Err(refusal)),
-            (Request::RaiseFence { reply, .. }, Some(refusal)) => answer(reply, Err(refusal)),
-            (Request::ClaimTerm { reply, .. }, Some(refusal)) => answer(reply, Err(refusal)),
-            (Request::CompareAndSet { reply, .. }, Some(refusal)) => answer(reply, Err(refusal)),
-            (Request::Maintain { work, reply }, Some(EngineError::StorageFull { .. }))
-                if self.failure.is_none() =>
-            {
-                // Collecting garbage is what helps a full disk.
-                answer(reply, state.maintain(&work))
+        match request {
+            Request::Apply {
+                changes,
+                context,
+                reply,
+            } => answer(reply, unless(refusal, || state.apply(&changes, &context))),
+            Request::RaiseFence {
+                fence,
+                term,
+                now,
+                reply,
+            } => answer(
+                reply,
+                unless(refusal, || state.raise_fence(fence, &term, now)),
+            ),
+            Request::ClaimTerm { term, reply } => {
+                answer(reply, unless(refusal, || state.claim_term(&term)))
             }
-            (Request::Maintain { reply, .. }, Some(refusal)) => answer(reply, Err(refusal)),
-            (
-                Request::Apply {
-                    changes,
-                    context,
-                    reply,
-                },
-                None,
-            ) => answer(reply, state.apply(&changes, &context)),
-            (
-                Request::RaiseFence {
-                    fence,
-                    term,
-                    now,
-                    reply,
-                },
-                None,
-            ) => answer(reply, state.raise_fence(fence, &term, now)),
-            (Request::ClaimTerm { term, reply }, None) => answer(reply, state.claim_term(&term)),
-            (
-                Request::CompareAndSet {
-                    name,
-                    expected,
-                    bytes,
-                    reply,
-                },
-                None,
-            ) => answer(reply, state.compare_and_set(&name, expected, bytes)),
-            (Request::Maintain { work, reply }, None) => answer(reply, state.maintain(&work)),
+            Request::CompareAndSet {
+                name,
+                expected,
+                bytes,
+                reply,
+            } => answer(
+                reply,
+                unless(refusal, || state.compare_and_set(&name, expected, bytes)),
+            ),
+            Request::Maintain { work, reply } => {
+                answer(reply, unless(refusal, || state.maintain(&work)))
+            }
         }
     }
 
-    /// Commits what was judged, then answers. When the commit fails nobody can
-    /// say what reached the disk: every answer becomes unknown, and nothing is
-    /// written until the directory is opened anew.
-    fn finish(&mut self, answers: Vec<Answer>) {
-        let mut lost = None;
-        if self.state.has_writes() {
-            self.counts.commits.fetch_add(1, Ordering::Relaxed);
-            if let Err(error) = self.state.commit() {
-                let reason = format!("the commit failed: {error}");
-                self.failure = Some(if error.is_full() {
-                    EngineError::StorageFull {
-                        reason: reason.clone(),
-                    }
-                } else {
-                    EngineError::Unavailable {
-                        reason: format!("{reason}; restart to go on"),
-                    }
-                });
-                lost = Some(EngineError::OutcomeUnknown { reason });
-            } else {
-                self.journal_last
-                    .store(self.state.journal_last(), Ordering::Release);
-            }
+    /// Erases, so it stands alone: everything before it on disk, nothing judged
+    /// until it is there too. A full disk does not refuse it: it is what helps.
+    fn maintain(
+        &mut self,
+        work: &Maintenance,
+        reply: Reply<Maintained>,
+        refusal: Option<EngineError>,
+    ) {
+        let refusal = refusal.filter(|_| self.progress.failure.get().is_some());
+        self.wait_for_the_disk();
+        let maintained = unless(refusal, || self.state.maintain(work));
+        self.hand_over(vec![answer(reply, maintained)]);
+        self.wait_for_the_disk();
+    }
+
+    fn hand_over(&mut self, answers: Vec<Answer>) {
+        if !self.state.has_writes() && self.state.last_under_way().is_none() {
+            return answers.into_iter().for_each(|answer| answer(None));
         }
-        answers.into_iter().for_each(|answer| answer(lost.clone()));
+        let (number, batch) = self.state.take_job();
+        let job = Job {
+            number,
+            batch,
+            answers,
+            journal_last: self.state.journal_last(),
+        };
+        let jobs = self
+            .jobs
+            .as_ref()
+            .expect("jobs are taken until the judge ends");
+        // Without the disk's thread the answers are dropped: unknown to who asked.
+        let _ = jobs.send(job);
+    }
+
+    fn wait_for_the_disk(&mut self) {
+        if let Some(last) = self.state.last_under_way() {
+            self.progress.wait_until(last);
+            self.state.settle(last);
+        }
     }
 
     /// Refuses writes while the disk is nearly full: nothing was changed, and
     /// they are taken again once there is room.
-    fn refusal(&self) -> Option<EngineError> {
+    fn no_room(&self) -> Option<EngineError> {
         let directory = self.directory.as_ref()?;
-        if !self
-            .counts
-            .commits
-            .load(Ordering::Relaxed)
-            .is_multiple_of(FREE_CHECK_COMMITS)
-        {
-            return None;
-        }
         match directory.free_bytes() {
             Ok(free) if free >= FREE_BYTES_MIN => None,
             Ok(free) => Some(EngineError::StorageFull {
@@ -252,6 +316,120 @@ impl Work {
                 reason: error.to_string(),
             }),
         }
+    }
+}
+
+struct Disk {
+    store: Arc<dyn Store>,
+    progress: Arc<Progress>,
+}
+
+impl Disk {
+    fn run(self, jobs: &jobs::Receiver<Job>) {
+        while let Ok(first) = jobs.recv() {
+            let mut rows = first.batch.writes.len();
+            let mut group = vec![first];
+            while rows < COMMIT_ROWS_MAX
+                && let Ok(job) = jobs.try_recv()
+            {
+                rows += job.batch.writes.len();
+                group.push(job);
+            }
+            self.commit(group);
+        }
+    }
+
+    /// One commit for all, then their answers. When it fails nobody can say
+    /// what reached the disk: these answers become unknown. What comes after is
+    /// refused and not written, until the directory is opened anew.
+    fn commit(&self, mut group: Vec<Job>) {
+        let lost = match self.progress.failure.get() {
+            Some(failure) => Some(failure.clone()),
+            None => {
+                let batches = group
+                    .iter_mut()
+                    .map(|job| std::mem::take(&mut job.batch.writes));
+                let batch = Batch {
+                    writes: batches.flatten().collect(),
+                };
+                self.write(batch).err().map(|error| self.fail(&error))
+            }
+        };
+        if let Some(last) = group.last() {
+            if lost.is_none() {
+                self.progress
+                    .journal_last
+                    .store(last.journal_last, Ordering::Release);
+            }
+            self.progress.move_on(last.number);
+        }
+        for answer in group.into_iter().flat_map(|job| job.answers) {
+            answer(lost.clone());
+        }
+    }
+
+    fn write(&self, batch: Batch) -> Result<(), StoreError> {
+        if batch.writes.is_empty() {
+            return Ok(());
+        }
+        self.progress.counts.commits.fetch_add(1, Ordering::Relaxed);
+        self.store.commit(batch)
+    }
+
+    /// Remembers the failure for all who come after; answers what to tell those
+    /// whose changes were in the commit.
+    fn fail(&self, error: &StoreError) -> EngineError {
+        let reason = format!("the commit failed: {error}");
+        let failure = if error.is_full() {
+            EngineError::StorageFull {
+                reason: reason.clone(),
+            }
+        } else {
+            EngineError::Unavailable {
+                reason: format!("{reason}; restart to go on"),
+            }
+        };
+        self.progress.failure.get_or_init(|| failure);
+        EngineError::OutcomeUnknown { reason }
+    }
+}
+
+impl Progress {
+    fn committed(&self) -> JobNumber {
+        *self
+            .committed
+            .lock()
+            .expect("no code panics while it holds the lock")
+    }
+
+    fn move_on(&self, number: JobNumber) {
+        *self
+            .committed
+            .lock()
+            .expect("no code panics while it holds the lock") = number;
+        self.moved_on.notify_one();
+    }
+
+    fn wait_until(&self, number: JobNumber) {
+        let committed = self
+            .committed
+            .lock()
+            .expect("no code panics while it holds the lock");
+        drop(
+            self.moved_on
+                .wait_while(committed, |committed| *committed < number)
+                .expect("no code panics while it holds the lock"),
+        );
+    }
+}
+
+fn unless<T>(
+    refusal: Option<EngineError>,
+    act: impl FnOnce() -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    match refusal {
+        Some(refusal) => Err(refusal),
+        None => act(),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use engine_api::layout::Table;
@@ -65,8 +64,8 @@ impl EmbeddedEngine {
             .unwrap_or_default();
         let tables = Arc::new(tables);
         let state = State::open(store.clone(), tables.clone())?;
-        let committer =
-            Committer::start(state, directory).map_err(|source| OpenError::Io { path, source })?;
+        let committer = Committer::start(state, store.clone(), directory)
+            .map_err(|source| OpenError::Io { path, source })?;
         let capabilities = Capabilities {
             engine: "embedded",
             collections: tables.collections(),
@@ -88,7 +87,7 @@ impl EmbeddedEngine {
     }
 
     pub fn commit_counts(&self) -> &CommitCounts {
-        &self.committer.counts
+        self.committer.counts()
     }
 
     async fn commit(
@@ -99,6 +98,7 @@ impl EmbeddedEngine {
         for change in &changes {
             self.tables.check(change.key().collection)?;
             validate(change, &context)?;
+            self.tables.check_rows(change)?;
         }
         self.committer
             .ask(|reply| Request::Apply {
@@ -144,9 +144,7 @@ impl Engine for EmbeddedEngine {
     }
 
     async fn journal_end(&self) -> Result<Position, EngineError> {
-        Ok(position(
-            self.committer.journal_last.load(Ordering::Acquire),
-        ))
+        Ok(position(self.committer.journal_last()))
     }
 
     async fn journal_read(

@@ -1,10 +1,11 @@
-//! What the committer knows while it works: pending writes over the store.
+//! What the judge knows while it works: pending writes over the store.
 //!
 //! Requests are judged one after the other against the store as the requests
-//! before them leave it. Nothing is visible to readers until the whole batch is
-//! on disk.
+//! before them leave it, whether those are on disk yet or not. Nothing is
+//! visible to readers, and nothing is answered, until it is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::codec::{
     decode_entry, decode_fences, encode_entry, encode_fences, encode_part, encode_record,
 };
 use crate::read::{damaged, load, store_failed};
-use crate::store::{Batch, Space, Store, StoreError};
+use crate::store::{Batch, Space, Store};
 use crate::tables::{
     Due, Tables, due_bound, due_key, due_record, dues_of, part_row_key, record_key,
 };
@@ -43,11 +44,20 @@ pub(crate) struct State {
     journal_last: u64,
     young: HashMap<CacheKey, Arc<Record>>,
     old: HashMap<CacheKey, Arc<Record>>,
-    /// Written by requests of this batch: what later requests of it see.
-    pending: HashMap<CacheKey, Arc<Record>>,
+    /// Written and not yet on disk, with the job that will bring it there.
+    pending: HashMap<CacheKey, (Arc<Record>, JobNumber)>,
+    /// The keys of the jobs under way, oldest first.
+    under_way: VecDeque<(JobNumber, Vec<CacheKey>)>,
+    /// The job that is being put together, and its keys.
+    job: JobNumber,
+    keys: Vec<CacheKey>,
     pending_control: BTreeMap<Vec<u8>, ControlValue>,
     batch: Batch,
 }
+
+/// Jobs are committed in the order of their numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JobNumber(u64);
 
 impl State {
     pub(crate) fn open(store: Arc<dyn Store>, tables: Arc<Tables>) -> Result<State, EngineError> {
@@ -82,6 +92,9 @@ impl State {
             young: HashMap::new(),
             old: HashMap::new(),
             pending: HashMap::new(),
+            under_way: VecDeque::new(),
+            job: JobNumber(1),
+            keys: Vec::new(),
             pending_control: BTreeMap::new(),
             batch: Batch::default(),
         })
@@ -91,26 +104,52 @@ impl State {
         self.journal_last
     }
 
-    pub(crate) fn has_writes(&self) -> bool {
-        !self.batch.writes.is_empty()
+    /// Hands over what was decided since the last job. It stays pending here
+    /// until [`State::settle`] hears that it is on disk.
+    pub(crate) fn take_job(&mut self) -> (JobNumber, Batch) {
+        let number = self.job;
+        self.job.0 += 1;
+        self.under_way
+            .push_back((number, std::mem::take(&mut self.keys)));
+        self.pending_control.clear();
+        (number, std::mem::take(&mut self.batch))
     }
 
-    /// One durable commit of everything decided since the last.
-    pub(crate) fn commit(&mut self) -> Result<(), StoreError> {
-        let batch = std::mem::take(&mut self.batch);
-        self.pending_control.clear();
-        if batch.writes.is_empty() {
-            return Ok(());
-        }
-        self.store.commit(batch)?;
-        for (key, record) in self.pending.drain() {
-            self.old.remove(&key);
-            self.young.insert(key, record);
+    /// Everything up to this job is on disk.
+    pub(crate) fn settle(&mut self, committed: JobNumber) {
+        while self
+            .under_way
+            .front()
+            .is_some_and(|(number, _)| *number <= committed)
+        {
+            let Some((number, keys)) = self.under_way.pop_front() else {
+                return;
+            };
+            for key in keys {
+                if let Entry::Occupied(entry) = self.pending.entry(key)
+                    && entry.get().1 == number
+                {
+                    let (key, (record, _)) = entry.remove_entry();
+                    // Records without parts are seldom changed again soon.
+                    if !key.0.part_kinds().is_empty() {
+                        self.old.remove(&key);
+                        self.young.insert(key, record);
+                    }
+                }
+            }
         }
         if self.young.len() > CACHED_RECORDS_MAX / 2 {
             self.old = std::mem::take(&mut self.young);
         }
-        Ok(())
+    }
+
+    /// The last job handed over, if it is not settled.
+    pub(crate) fn last_under_way(&self) -> Option<JobNumber> {
+        self.under_way.back().map(|(number, _)| *number)
+    }
+
+    pub(crate) fn has_writes(&self) -> bool {
+        !self.batch.writes.is_empty()
     }
 
     pub(crate) fn apply(
@@ -207,7 +246,8 @@ impl State {
     }
 
     /// Collects what has fallen due, by the index of due times: the cost is
-    /// what is collected, not what is stored. Called with nothing pending.
+    /// what is collected, not what is stored. Called with nothing pending, and
+    /// nothing is judged until it is on disk.
     pub(crate) fn maintain(&mut self, work: &Maintenance) -> Result<Maintained, EngineError> {
         let mut left = work.items_max;
         let expired = self.due_before(Due::Expiry, after(work.now), left)?;
@@ -284,7 +324,10 @@ impl State {
 
     fn lookup(&self, key: &RecordKey) -> Result<Option<Arc<Record>>, EngineError> {
         let cache_key = (key.collection, key.id.clone());
-        for cached in [&self.pending, &self.young, &self.old] {
+        if let Some((record, _)) = self.pending.get(&cache_key) {
+            return Ok(Some(record.clone()));
+        }
+        for cached in [&self.young, &self.old] {
             if let Some(record) = cached.get(&cache_key) {
                 return Ok(Some(record.clone()));
             }
@@ -327,7 +370,9 @@ impl State {
         }
         self.write_dues(before, &record);
         self.write_parts_apart(before, &record);
-        self.pending.insert((collection, id), Arc::new(record));
+        let key = (collection, id);
+        self.keys.push(key.clone());
+        self.pending.insert(key, (Arc::new(record), self.job));
         Ok(())
     }
 

@@ -11,8 +11,8 @@ use std::path::Path;
 
 use fjall::config::CompressionPolicy;
 use fjall::{
-    CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Slice,
-    Snapshot,
+    CompressionType, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
+    Readable, Slice, Snapshot,
 };
 
 /// Separate key spaces; a commit spans them all.
@@ -160,9 +160,7 @@ impl Store for FjallStore {
     }
 
     fn commit(&self, batch: Batch) -> Result<(), StoreError> {
-        let mut writes = self
-            .database
-            .batch()
+        let mut writes = OwnedWriteBatch::with_capacity(self.database.clone(), batch.writes.len())
             .durability(Some(PersistMode::SyncData));
         for (space, key, value) in batch.writes {
             match value {

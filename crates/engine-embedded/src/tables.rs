@@ -4,7 +4,7 @@ use engine_api::layout::key::encode_value;
 use engine_api::layout::{
     AccessPath, Collection, Direction, Field, Fields, KeyColumn, PartKind, Parts, Role, Table,
 };
-use engine_api::{Content, EngineError, PartKey, Record, RecordId, RecordKey, Timestamp};
+use engine_api::{Change, Content, EngineError, PartKey, Record, RecordId, RecordKey, Timestamp};
 
 use crate::codec::put_part_key;
 
@@ -92,6 +92,20 @@ impl Tables {
         self.pointers
             .iter()
             .filter(move |table| table.collection == collection)
+    }
+
+    /// Refuses a header whose values cannot stand in a key, before anything of
+    /// it is written.
+    pub(crate) fn check_rows(&self, change: &Change) -> Result<(), EngineError> {
+        let header = match change {
+            Change::CreateIfAbsent { header, .. } | Change::ChangeIf { header, .. } => Some(header),
+            Change::PutImage { image } => image.header.content.live(),
+            Change::Patch { .. } | Change::Remove { .. } | Change::Stock { .. } => None,
+        };
+        let Some(header) = header else { return Ok(()) };
+        let key = change.key();
+        self.pointers(key.collection)
+            .try_for_each(|table| table.row(header, &key.id).map(drop))
     }
 
     pub(crate) fn plan(&self, path: AccessPath) -> Option<PathPlan> {
