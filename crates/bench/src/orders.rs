@@ -110,12 +110,30 @@ impl OrderNumber {
             )
     }
 
-    /// The order's own values one after the other, nothing else: what the raw
-    /// group commit appends, and the measure of disk bytes.
+    /// What the engine has to write for the order, as one record and nothing
+    /// else: its values with their key, the keys of its two listings, its journal
+    /// entry and the stock. The raw group commit appends it; it is also the
+    /// measure of disk bytes.
     pub fn raw_bytes(self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(512);
-        for (_, value) in self.header(mix(self.0 ^ 77) % PRODUCTS).iter() {
+        let product = mix(self.0 ^ 77) % PRODUCTS;
+        let mut out = Vec::with_capacity(1024);
+        let id = Value::text(self.id().as_str());
+        let (user, at) = (Value::text(self.user()), Value::Timestamp(self.at()));
+        put_raw(&mut out, &id);
+        for (_, value) in self.header(product).iter() {
             put_raw(&mut out, value);
+        }
+        let revision = Value::Int(self.context().revision.to_i64());
+        let by_user = [&user, &at, &id];
+        let by_period = [&at, &id];
+        let journal = [&revision, &at, &id, &user];
+        for value in by_user.into_iter().chain(by_period).chain(journal) {
+            put_raw(&mut out, value);
+        }
+        put_raw(&mut out, &Value::text(product_key(product).id.as_str()));
+        put_raw(&mut out, &Value::text(ZONE));
+        for _received_available_reserved_sold in 0..4 {
+            put_raw(&mut out, &revision);
         }
         out
     }

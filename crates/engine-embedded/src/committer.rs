@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc as jobs;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use engine_api::{
     Change, EngineError, Fence, Maintained, Maintenance, MoverTerm, Outcome, Seal, SetOutcome,
@@ -34,6 +35,10 @@ const JOBS_MAX: usize = 32;
 
 /// Rows in one commit: bounds how long the first request waits for the last.
 const COMMIT_ROWS_MAX: usize = 8192;
+
+/// How long a commit waits for the writers of the one before it: less than a
+/// sync takes when the disk is busy.
+const GATHER_MAX: Duration = Duration::from_micros(300);
 
 /// How often the free space is asked for, in jobs.
 const FREE_CHECK_JOBS: u64 = 64;
@@ -326,15 +331,10 @@ struct Disk {
 
 impl Disk {
     fn run(self, jobs: &jobs::Receiver<Job>) {
+        let mut requests_before = 0;
         while let Ok(first) = jobs.recv() {
-            let mut rows = first.batch.writes.len();
-            let mut group = vec![first];
-            while rows < COMMIT_ROWS_MAX
-                && let Ok(job) = jobs.try_recv()
-            {
-                rows += job.batch.writes.len();
-                group.push(job);
-            }
+            let group = gather(first, jobs, requests_before * 3 / 4);
+            requests_before = group.iter().map(|job| job.answers.len()).sum();
             self.commit(group);
         }
     }
@@ -392,6 +392,28 @@ impl Disk {
         self.progress.failure.get_or_init(|| failure);
         EngineError::OutcomeUnknown { reason }
     }
+}
+
+/// Everything that waits for the disk. After a commit its writers come back one
+/// by one, and a sync costs as much for the first few as for all: so it waits a
+/// moment for `requests_expected`. A lone writer never waits.
+fn gather(first: Job, jobs: &jobs::Receiver<Job>, requests_expected: usize) -> Vec<Job> {
+    let patience = Instant::now() + GATHER_MAX;
+    let mut requests = first.answers.len();
+    let mut rows = first.batch.writes.len();
+    let mut group = vec![first];
+    while rows < COMMIT_ROWS_MAX {
+        match jobs.try_recv() {
+            Ok(job) => {
+                requests += job.answers.len();
+                rows += job.batch.writes.len();
+                group.push(job);
+            }
+            Err(_) if requests >= requests_expected || Instant::now() >= patience => break,
+            Err(_) => thread::yield_now(),
+        }
+    }
+    group
 }
 
 impl Progress {

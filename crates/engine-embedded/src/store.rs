@@ -135,7 +135,7 @@ impl FjallStore {
 }
 
 /// Larger ones mean fewer flushes while writers wait, but more memory.
-const MEMTABLE_BYTES_MAX: u64 = 32 * 1024 * 1024;
+const MEMTABLE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// What is replayed when the directory is opened after a crash, at most.
 const JOURNALING_BYTES_MAX: u64 = 160 * 1024 * 1024;
