@@ -1,1 +1,29 @@
+//! A seeded world: the real router over servers that lose, delay and repeat
+//! what they are sent, judged after the fact.
+//!
+//! ```text
+//!   shoppers ─▶ routers (own clocks, may crash) ─▶ links (faults) ─▶ memory engines
+//!                        movers (may pause, crash) ─┘     │
+//!   recording ◀── operations, applied changes, maps ──────┘
+//!       └─▶ checks: what must hold of every history
+//! ```
+//!
+//! Everything that happens follows from one number, the seed: time is virtual,
+//! chance is drawn from the seed, and one thread runs it all. A seed that fails
+//! fails again, with the same trace.
+
 #![forbid(unsafe_code)]
+
+pub mod chance;
+pub mod checks;
+pub mod clock;
+pub mod control;
+pub mod engine;
+pub mod link;
+pub mod mover;
+pub mod recording;
+pub mod report;
+pub mod scenery;
+pub mod seed;
+pub mod serving;
+pub mod shopper;

@@ -1,0 +1,44 @@
+//! What must hold of every history, each rule in a file of its own. A check
+//! answers what it found in words; nothing found is a history that holds.
+
+mod applied;
+mod endings;
+mod headers;
+mod journal;
+mod listings;
+mod owners;
+mod registers;
+mod revisions;
+mod stock;
+
+#[cfg(test)]
+mod story;
+
+use crate::recording::History;
+
+/// Looks at a history and says in words what does not hold.
+type Check = fn(&History) -> Vec<String>;
+
+/// Everything that should not have happened.
+pub fn judge(history: &History) -> Vec<String> {
+    let checks: [(&str, Check); 9] = [
+        ("applied", applied::check),
+        ("registers", registers::check),
+        ("headers", headers::check),
+        ("revisions", revisions::check),
+        ("stock", stock::check),
+        ("owners", owners::check),
+        ("journal", journal::check),
+        ("listings", listings::check),
+        ("endings", endings::check),
+    ];
+    let mut breaches = history.breaches.clone();
+    for (name, check) in checks {
+        breaches.extend(
+            check(history)
+                .into_iter()
+                .map(|breach| format!("{name}: {breach}")),
+        );
+    }
+    breaches
+}

@@ -1,0 +1,103 @@
+//! The world as one process perceives it: its own clock, wrong in its own way.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use engine_api::{Timestamp, World};
+use tokio::time::Instant;
+
+use crate::chance::Chance;
+
+/// Where virtual time begins: 2026-01-01, microseconds since the epoch.
+pub const EPOCH_US: i64 = 1_767_225_600_000_000;
+
+/// How far a clock may be off at the start.
+const SKEW_MS_MAX: u64 = 80;
+/// How fast a clock may run away: microseconds a second.
+const DRIFT_PPM_MAX: u64 = 20_000;
+/// How far a clock may jump, once.
+const JUMP_MS_MAX: u64 = 120;
+/// Jumps happen within this time.
+const JUMP_AT_MS_MAX: u64 = 2_000;
+
+#[derive(Debug)]
+pub struct SimulatedWorld {
+    started: Instant,
+    skew_us: i64,
+    drift_ppm: i64,
+    jump_at: Duration,
+    jump_us: i64,
+    chance: Mutex<Chance>,
+}
+
+impl SimulatedWorld {
+    /// A clock off by up to the maximum; some drift, some jump.
+    pub fn skewed(started: Instant, mut chance: Chance) -> SimulatedWorld {
+        let signed = |chance: &mut Chance, most: u64| {
+            let size = i64::try_from(chance.below(most + 1)).unwrap_or(0);
+            if chance.percent(50) { size } else { -size }
+        };
+        let skew_us = signed(&mut chance, SKEW_MS_MAX * 1000);
+        let drift_ppm = if chance.percent(30) {
+            signed(&mut chance, DRIFT_PPM_MAX)
+        } else {
+            0
+        };
+        let jump_us = if chance.percent(30) {
+            signed(&mut chance, JUMP_MS_MAX * 1000)
+        } else {
+            0
+        };
+        SimulatedWorld {
+            started,
+            skew_us,
+            drift_ppm,
+            jump_at: Duration::from_millis(chance.below(JUMP_AT_MS_MAX)),
+            jump_us,
+            chance: Mutex::new(chance),
+        }
+    }
+
+    /// A clock that is right.
+    pub fn exact(started: Instant, chance: Chance) -> SimulatedWorld {
+        SimulatedWorld {
+            started,
+            skew_us: 0,
+            drift_ppm: 0,
+            jump_at: Duration::ZERO,
+            jump_us: 0,
+            chance: Mutex::new(chance),
+        }
+    }
+}
+
+impl World for SimulatedWorld {
+    fn now(&self) -> Timestamp {
+        let elapsed = self.started.elapsed();
+        let elapsed_us = i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX / 2);
+        let jump_us = if elapsed >= self.jump_at {
+            self.jump_us
+        } else {
+            0
+        };
+        let drift_us = elapsed_us / 1000 * self.drift_ppm / 1000;
+        Timestamp::from_unix_micros(EPOCH_US + elapsed_us + self.skew_us + drift_us + jump_us)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn random(&self) -> u64 {
+        self.chance
+            .lock()
+            .expect("no code panics while it holds the lock")
+            .number()
+    }
+
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(tokio::time::sleep(duration))
+    }
+}

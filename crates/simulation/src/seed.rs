@@ -1,0 +1,353 @@
+//! One seed: the world it makes, lived through to the quiet end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU8;
+use std::time::Duration;
+
+use engine_api::{
+    ControlStore, Engine, EngineError, FenceKind, JournalEvent, Maintenance, Position,
+    PriceCondition, StockAction, Timestamp, Together, World,
+};
+use layout::Collection;
+use router::{Limits, MapKeeper, ShardName};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::chance::Chance;
+use crate::checks;
+use crate::clock::SimulatedWorld;
+use crate::control::FaultyControl;
+use crate::engine::FaultyEngine;
+use crate::link::{Link, Weather};
+use crate::mover::Supervisor;
+use crate::recording::{History, Recording};
+use crate::scenery::{
+    Marks, PIECES, PRODUCTS, SESSIONS, USERS, cart, create, first_map, product, product_header,
+    session, stock,
+};
+use crate::serving::{Process, Site};
+use crate::shopper::{Shop, Shopper};
+
+const SHOPPERS: usize = 6;
+const CRASHES_MAX: u64 = 2;
+const CRASH_AT_MS_MAX: u64 = 900;
+const DOWN_MS_MAX: u64 = 250;
+/// How long late deliveries are waited for.
+const QUIET_LOOKS_MAX: u32 = 10_000;
+const QUIET_LOOK: Duration = Duration::from_millis(20);
+const BY_LEASE_PERCENT: u64 = 30;
+
+/// A seed lived through: what happened, and what should not have.
+#[derive(Debug)]
+pub struct Lived {
+    pub seed: u64,
+    pub history: History,
+    pub breaches: Vec<String>,
+}
+
+/// Runs a seed on this thread, in virtual time.
+pub fn live(seed: u64) -> Lived {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without input and output needs nothing that could be missing");
+    let history = runtime.block_on(async { Stage::set(seed).play().await });
+    let breaches = checks::judge(&history);
+    Lived {
+        seed,
+        history,
+        breaches,
+    }
+}
+
+struct Stage {
+    chance: Chance,
+    started: Instant,
+    fence_kind: FenceKind,
+    recording: Recording,
+    shards: BTreeMap<ShardName, Arc<FaultyEngine>>,
+    control: Arc<FaultyControl>,
+    shop: Arc<Shop>,
+    serving: Vec<ShardName>,
+    origins: BTreeMap<ShardName, Position>,
+}
+
+impl Stage {
+    fn set(seed: u64) -> Stage {
+        let mut chance = Chance::new(seed).stream("stage");
+        let by_lease = chance.percent(BY_LEASE_PERCENT);
+        let fence_kind = if by_lease {
+            FenceKind::ByLease
+        } else {
+            FenceKind::InStore
+        };
+        let weather = Weather::of_seed(&mut chance);
+        let started = Instant::now();
+        let recording = Recording::new(fence_kind);
+        let link = |name: &str| Link::new(weather, Chance::new(seed).stream(name));
+        let names: Vec<ShardName> = ["a", "b", "c"]
+            .into_iter()
+            .take(if chance.percent(40) { 3 } else { 2 })
+            .map(|name| ShardName::new(name).expect("a letter is a shard's name"))
+            .collect();
+        let shards: BTreeMap<ShardName, Arc<FaultyEngine>> = names
+            .iter()
+            .map(|name| {
+                let link = link(name.as_str());
+                let engine = FaultyEngine::new(name.clone(), fence_kind, link, recording.clone());
+                (name.clone(), Arc::new(engine))
+            })
+            .collect();
+        let control = Arc::new(FaultyControl::new(link("control"), recording.clone()));
+        let engines = shards.iter().map(|(name, engine)| {
+            let engine: Arc<dyn Engine> = engine.clone();
+            (name.clone(), engine)
+        });
+        let site = Arc::new(Site {
+            shards: engines.collect(),
+            control: Arc::clone(&control) as Arc<dyn ControlStore>,
+            limits: Limits {
+                hold_ms_max: chance.between(200, 2_000),
+                held_requests_max: if chance.percent(30) { 2 } else { 100 },
+                hold_poll_ms: 20,
+                ..Limits::default()
+            },
+            recording: recording.clone(),
+            writers: AtomicU8::new(0),
+        });
+        let processes = (0..if chance.percent(60) { 2 } else { 3 }).map(|number| {
+            let own = Chance::new(seed).stream(&format!("process {number}"));
+            let world = Arc::new(SimulatedWorld::skewed(started, own));
+            Arc::new(Process::new(number, Arc::clone(&site), world))
+        });
+        let shop = Arc::new(Shop {
+            processes: processes.collect(),
+            recording: recording.clone(),
+            marks: Marks::default(),
+            together: match fence_kind {
+                FenceKind::InStore => Together::Atomic,
+                FenceKind::ByLease => Together::Unsupported,
+            },
+            orders: Mutex::default(),
+        });
+        let serving = if fence_kind == FenceKind::ByLease || chance.percent(60) {
+            vec![names[0].clone()]
+        } else {
+            names[..2].to_vec()
+        };
+        Stage {
+            chance,
+            started,
+            fence_kind,
+            recording,
+            shards,
+            control,
+            shop,
+            serving,
+            origins: BTreeMap::new(),
+        }
+    }
+
+    async fn play(mut self) -> History {
+        self.open().await;
+        self.links().for_each(Link::disturb);
+        let mut tasks = self.shoppers();
+        tasks.extend(self.movers());
+        tasks.extend(self.crashes());
+        for task in tasks {
+            if let Err(error) = task.await {
+                self.recording
+                    .breach(format!("a task of the world ended early: {error}"));
+            }
+        }
+        self.links().for_each(Link::calm);
+        self.wait_for_late_deliveries().await;
+        self.look_at_everything().await;
+        self.read_journals().await;
+        self.recording.history()
+    }
+
+    async fn open(&mut self) {
+        for (name, engine) in &self.shards {
+            let origin = engine.server().memory.journal_end().await;
+            self.origins.insert(
+                name.clone(),
+                origin.expect("the memory engine has a journal"),
+            );
+        }
+        let keeper = MapKeeper::new(Arc::clone(&self.control) as Arc<dyn ControlStore>);
+        keeper
+            .publish(&first_map(&self.serving))
+            .await
+            .expect("nothing is in the way of a first map");
+        for process in &self.shop.processes {
+            process.start().await;
+        }
+        let keeper = Shopper::new(
+            SHOPPERS,
+            Arc::clone(&self.shop),
+            self.chance.stream("keeper"),
+        );
+        for name in PRODUCTS {
+            let header = product_header(name, 500, &self.shop.marks);
+            keeper
+                .write(vec![create(&product(name), header, vec![])])
+                .await;
+            let receive = StockAction::Receive { total: PIECES };
+            keeper
+                .write(vec![stock(&product(name), PriceCondition::Any, receive)])
+                .await;
+        }
+    }
+
+    fn shoppers(&self) -> Vec<JoinHandle<()>> {
+        (0..SHOPPERS)
+            .map(|number| {
+                let chance = self.chance.stream(&format!("shopper {number}"));
+                let shopper = Shopper::new(number, Arc::clone(&self.shop), chance);
+                tokio::spawn(async move { shopper.go_shopping().await })
+            })
+            .collect()
+    }
+
+    fn movers(&mut self) -> Vec<JoinHandle<()>> {
+        let first = *self.chance.pick(&Collection::ALL);
+        let second = *self.chance.pick(&Collection::ALL);
+        let mut collections = vec![first];
+        if second != first && self.chance.percent(60) {
+            collections.push(second);
+        }
+        collections
+            .into_iter()
+            .map(|collection| {
+                let chance = self.chance.stream(&format!("mover of {collection}"));
+                let supervisor = Supervisor {
+                    collection,
+                    fence_kind: self.fence_kind,
+                    shards: self.shards.clone(),
+                    control: Arc::clone(&self.control) as Arc<dyn ControlStore>,
+                    world: self.right_world(),
+                    recording: self.recording.clone(),
+                    chance,
+                };
+                tokio::spawn(supervisor.move_about())
+            })
+            .collect()
+    }
+
+    fn crashes(&mut self) -> Vec<JoinHandle<()>> {
+        (0..self.chance.below(CRASHES_MAX + 1))
+            .map(|_| {
+                let process = Arc::clone(self.chance.pick(&self.shop.processes));
+                let at = Duration::from_millis(self.chance.below(CRASH_AT_MS_MAX));
+                let down = Duration::from_millis(self.chance.between(1, DOWN_MS_MAX));
+                tokio::spawn(async move {
+                    sleep(at).await;
+                    process.crash();
+                    sleep(down).await;
+                    process.start().await;
+                })
+            })
+            .collect()
+    }
+
+    async fn wait_for_late_deliveries(&self) {
+        for _ in 0..QUIET_LOOKS_MAX {
+            if self.links().all(|link| link.deliveries_under_way() == 0) {
+                self.recording.note("all is quiet");
+                return;
+            }
+            sleep(QUIET_LOOK).await;
+        }
+        self.recording.breach("the world does not come to rest");
+    }
+
+    /// The last reads, in quiet, of everything that ever was.
+    async fn look_at_everything(&self) {
+        let reader = Shopper::new(
+            SHOPPERS + 1,
+            Arc::clone(&self.shop),
+            self.chance.stream("reader"),
+        );
+        let orders = self
+            .shop
+            .orders
+            .lock()
+            .expect("nobody else is left")
+            .clone();
+        let keys = USERS
+            .map(cart)
+            .into_iter()
+            .chain(SESSIONS.map(session))
+            .chain(PRODUCTS.map(product))
+            .chain(orders);
+        for key in keys {
+            match reader.read(&key).await {
+                Some(Some(image)) => self.recording.with(|history| history.images.push(image)),
+                Some(None) => {}
+                None => self
+                    .recording
+                    .breach(format!("{key} cannot be read in quiet")),
+            }
+        }
+        for query in Shopper::all_listings() {
+            reader.list(query).await;
+        }
+    }
+
+    async fn read_journals(&self) {
+        for (name, engine) in &self.shards {
+            let memory = &engine.server().memory;
+            let origin = &self.origins[name];
+            let page = memory
+                .journal_read(origin, engine_api::JOURNAL_ENTRIES_MAX)
+                .await;
+            let page = page.expect("nothing was trimmed yet");
+            let entries = page
+                .entries
+                .into_iter()
+                .filter_map(|entry| match entry.event {
+                    JournalEvent::Changed { key, revision, .. } => Some((key, revision)),
+                    JournalEvent::Fenced { .. } => None,
+                });
+            let entries: Vec<_> = entries.collect();
+            let trims = !entries.is_empty();
+            self.recording
+                .with(|history| history.journals.insert(name.clone(), entries));
+            let end_of_time = Timestamp::from_unix_micros(i64::MAX);
+            let past = Timestamp::from_unix_micros(0);
+            let work = Maintenance {
+                now: past,
+                marks_before: past,
+                journal_before: end_of_time,
+                items_max: 1,
+            };
+            memory
+                .maintain(work)
+                .await
+                .expect("the memory engine takes care of itself");
+            // A position that was trimmed away is lost, and says so (W28).
+            if trims && memory.journal_read(origin, 1).await != Err(EngineError::PositionLost) {
+                self.recording
+                    .breach(format!("the trimmed journal of {name} is read on silently"));
+            }
+        }
+    }
+
+    fn links(&self) -> impl Iterator<Item = &Link> {
+        self.shards
+            .values()
+            .map(|engine| &engine.link)
+            .chain([&self.control.link])
+    }
+
+    fn right_world(&self) -> Arc<dyn World> {
+        Arc::new(SimulatedWorld::exact(
+            self.started,
+            self.chance.stream("mover"),
+        ))
+    }
+}
