@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use engine_api::Engine;
-use engine_api::conformance::{Subject, Verdict, run};
+use engine_api::conformance::{Subject, capability_table, run};
 use engine_cassandra::CassandraConfig;
 use layout::Collection;
 use tokio::sync::Mutex;
@@ -49,26 +49,14 @@ async fn the_engine_keeps_every_line_that_it_declares() {
         return;
     };
     let config = shop::config(cluster.contact_points(), cluster.keyspace("conformance"));
-    let report = run(&OneKeyspace {
+    let subject = OneKeyspace {
         config,
         opened: Mutex::default(),
-    })
-    .await;
-    for case in &report.cases {
-        println!("{:4} {} … {:?}", case.line, case.name, case.verdict);
-    }
-    let failed = report
-        .cases
-        .iter()
-        .filter(|case| matches!(case.verdict, Verdict::Failed { .. }));
-    let failed: Vec<_> = failed
-        .map(|case| format!("{} {}: {:?}", case.line, case.name, case.verdict))
-        .collect();
-    assert!(failed.is_empty(), "{}", failed.join("\n"));
-    let passed = report
-        .cases
-        .iter()
-        .filter(|case| matches!(case.verdict, Verdict::Passed))
-        .count();
-    assert!(passed > 0, "nothing was tested");
+    };
+    let engine = subject.engine().await;
+    insta::assert_snapshot!("capabilities", capability_table(&[engine.capabilities()]));
+    drop(engine);
+    let report = run(&subject).await;
+    println!("{report}");
+    report.assert_passed();
 }

@@ -70,6 +70,9 @@ async fn the_embedded_engine_keeps_the_contract() {
         folder: Some(tempfile::tempdir().unwrap()),
         ..Directories::default()
     };
+    let engine = subject.engine().await;
+    let table = conformance::capability_table(&[engine.capabilities()]);
+    insta::assert_snapshot!("capabilities", table);
     let report = conformance::run(&subject).await;
     println!("{report}");
     report.assert_passed();

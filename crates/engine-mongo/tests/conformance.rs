@@ -56,11 +56,17 @@ async fn mongodb_keeps_the_contract() {
     let Some(set) = required_or_skip(MongoSet::exclusive(Members::One), "MongoDB") else {
         return;
     };
-    let report = conformance::run(&RealServer {
+    let subject = RealServer {
         set,
         last: Mutex::default(),
-    })
-    .await;
+    };
+    let engine = subject.engine().await;
+    insta::assert_snapshot!(
+        "capabilities",
+        conformance::capability_table(&[engine.capabilities()])
+    );
+    drop(engine);
+    let report = conformance::run(&subject).await;
     println!("{report}");
     report.assert_passed();
 }

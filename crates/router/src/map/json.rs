@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use engine_api::Timestamp;
 use layout::{Field, Scope, ShardKey, Slot, SlotRange, Value};
-use model::Timestamp;
 use rust_decimal::Decimal;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
