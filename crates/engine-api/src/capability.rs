@@ -39,7 +39,9 @@ pub enum GuardKind {
 pub enum FenceKind {
     /// Inside the store.
     InStore,
-    /// By the router's lease, after the answer (W16).
+    /// By the router's lease, after the answer (W16). Never with
+    /// [`Together::Atomic`]: a late group could land where only some of its keys
+    /// still live.
     ByLease,
 }
 

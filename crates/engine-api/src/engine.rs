@@ -27,7 +27,8 @@ use crate::record::{Record, RecordKey};
 ///   [`Capabilities::durability`] says; it is then readable by id and by every
 ///   access path.
 /// - E2 Any other [`Outcome`] means that nothing was changed (but see
-///   [`GuardKind::AfterWrite`](crate::GuardKind)).
+///   [`GuardKind::AfterWrite`](crate::GuardKind)), nor will be: no copy of the
+///   change that a driver sent again is still on its way.
 /// - E3 The same change sent again, with the same revision, changes nothing
 ///   more, whatever happened in between, and answers `Done` as long as nothing
 ///   newer has replaced what it wrote. It is for lost answers only: after a
@@ -44,10 +45,9 @@ use crate::record::{Record, RecordKey};
 ///   removed or expired record answer `NoRecord` (W2); a failed guard answers
 ///   `GuardFailed`.
 /// - E8 A revision at or below what it would replace, written before it began,
-///   is refused as `Stale`
-///   with the revision to go above. Stock changes (all but `Receive`) are the
-///   exception: they are numbered above the stored part by the engine itself,
-///   because their idempotency is the reservation's (W5).
+///   is refused as `Stale` with the revision to go above. Stock changes (all but
+///   `Receive`) are the exception: they are numbered above the stored part by
+///   the engine itself, because their idempotency is the reservation's (W5).
 /// - E9 Stock: available + reserved + sold = received after every change; a
 ///   take is refused below zero, at another price, below the floor, and counts
 ///   once per order (W12, W13).

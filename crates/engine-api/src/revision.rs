@@ -24,7 +24,9 @@ pub struct Revision(u64);
 pub struct Writer(u8);
 
 impl Writer {
-    /// Numbers wrap: who gives them out sees to it that two at work differ.
+    /// Numbers wrap: who gives them out sees to it that two at work differ, and
+    /// that none is given out again while changes of its former holder may still
+    /// arrive.
     pub const fn numbered(number: u8) -> Writer {
         Writer(number % WRITERS_MAX)
     }
