@@ -13,6 +13,7 @@ mod control;
 mod decide;
 mod engine;
 mod error;
+mod gate;
 mod journal;
 pub mod memory;
 mod query;
@@ -34,6 +35,7 @@ pub use decide::{
 };
 pub use engine::{Engine, Maintained, Maintenance};
 pub use error::{EngineError, Remedy};
+pub use gate::{Gate, Raised};
 pub use journal::{
     ChangeKind, Fence, JOURNAL_ENTRIES_MAX, JournalEntry, JournalEvent, JournalPage, Position, Seal,
 };

@@ -14,11 +14,12 @@ use crate::capability::{
     Capabilities, Durability, ExpiryKind, FenceKind, GuardKind, JournalKind, Stock, Terms, Together,
 };
 use crate::change::{Change, Outcome};
-use crate::context::{Authority, MoverTerm, ReadContext, WriteContext};
+use crate::context::{MoverTerm, ReadContext, WriteContext};
 use crate::control::{CONTROL_BYTES_MAX, ControlStore, ControlValue, SetOutcome};
 use crate::decide::{GroupDecision, decide_together, validate, validate_alone, validate_together};
 use crate::engine::{Engine, Maintained, Maintenance};
 use crate::error::EngineError;
+use crate::gate::{Gate, Raised};
 use crate::journal::{
     Fence, JOURNAL_ENTRIES_MAX, JournalEntry, JournalEvent, JournalPage, Position, Seal,
 };
@@ -38,8 +39,7 @@ struct State {
     journal: VecDeque<JournalEntry>,
     /// The number of the journal's last entry, trimmed or not.
     journal_last: u64,
-    fences: Vec<Fence>,
-    terms: BTreeMap<String, u64>,
+    gate: Gate,
     control: BTreeMap<String, ControlValue>,
 }
 
@@ -200,10 +200,7 @@ impl Engine for MemoryEngine {
         now: Timestamp,
     ) -> Result<Seal, EngineError> {
         let mut state = self.lock();
-        state.hold_term(&term)?;
-        if !state.fences.iter().any(|standing| standing.covers(&fence)) {
-            state.fences.retain(|standing| !fence.covers(standing));
-            state.fences.push(fence.clone());
+        if state.gate.raise(&fence, &term)? == Raised::Now {
             state.append(now, JournalEvent::Fenced { fence });
         }
         Ok(Seal {
@@ -212,10 +209,7 @@ impl Engine for MemoryEngine {
     }
 
     async fn claim_term(&self, term: MoverTerm) -> Result<(), EngineError> {
-        let mut state = self.lock();
-        state.hold_term(&term)?;
-        state.terms.insert(term.move_name, term.term);
-        Ok(())
+        self.lock().gate.claim(&term)
     }
 
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
@@ -261,7 +255,7 @@ impl State {
     ) -> Result<Outcome, EngineError> {
         for change in changes {
             validate(change, context)?;
-            self.admit(change.key(), &context.authority)?;
+            self.gate.admit(change.key(), &context.authority)?;
         }
         let records = &self.records;
         let stored = |key: &RecordKey| Ok(records.get(&(key.collection, key.id.clone())).cloned());
@@ -282,36 +276,6 @@ impl State {
                 }
                 Ok(Outcome::Done { revision })
             }
-        }
-    }
-
-    /// Fences stop routers, lost terms stop movers.
-    fn admit(&self, key: &RecordKey, authority: &Authority) -> Result<(), EngineError> {
-        match authority {
-            Authority::Router { generation } => {
-                match self
-                    .fences
-                    .iter()
-                    .find(|fence| fence.stops(key, *generation))
-                {
-                    Some(fence) => Err(EngineError::Fenced {
-                        used: *generation,
-                        fence: fence.generation,
-                    }),
-                    None => Ok(()),
-                }
-            }
-            Authority::Mover { term } => self.hold_term(term),
-        }
-    }
-
-    fn hold_term(&self, term: &MoverTerm) -> Result<(), EngineError> {
-        match self.terms.get(&term.move_name) {
-            Some(current) if *current > term.term => Err(EngineError::TermLost {
-                lost: term.clone(),
-                current: *current,
-            }),
-            _ => Ok(()),
         }
     }
 

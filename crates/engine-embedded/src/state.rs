@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use engine_api::layout::Collection;
 use engine_api::{
-    Authority, Change, ControlValue, EngineError, Fence, GroupDecision, JournalEvent, Maintained,
-    Maintenance, MoverTerm, Outcome, Position, Record, RecordId, RecordKey, Seal, SetOutcome,
-    Timestamp, WriteContext, decide_together,
+    Change, ControlValue, EngineError, Fence, Gate, GroupDecision, JournalEvent, Maintained,
+    Maintenance, MoverTerm, Outcome, Position, Raised, Record, RecordId, RecordKey, Seal,
+    SetOutcome, Timestamp, WriteContext, decide_together,
 };
 
 use crate::codec::{
@@ -39,8 +39,7 @@ type CacheKey = (Collection, RecordId);
 pub(crate) struct State {
     store: Arc<dyn Store>,
     tables: Arc<Tables>,
-    fences: Vec<Fence>,
-    terms: BTreeMap<String, u64>,
+    gate: Gate,
     journal_last: u64,
     young: HashMap<CacheKey, Arc<Record>>,
     old: HashMap<CacheKey, Arc<Record>>,
@@ -86,8 +85,7 @@ impl State {
         Ok(State {
             store,
             tables,
-            fences,
-            terms,
+            gate: Gate::restore(fences, terms),
             journal_last,
             young: HashMap::new(),
             old: HashMap::new(),
@@ -158,7 +156,7 @@ impl State {
         context: &WriteContext,
     ) -> Result<Outcome, EngineError> {
         for change in changes {
-            self.admit(change.key(), &context.authority)?;
+            self.gate.admit(change.key(), &context.authority)?;
         }
         let mut found = Vec::with_capacity(changes.len());
         let decision = decide_together(changes, context, |key| {
@@ -192,15 +190,9 @@ impl State {
         term: &MoverTerm,
         now: Timestamp,
     ) -> Result<Seal, EngineError> {
-        self.hold_term(term)?;
-        if !self.fences.iter().any(|standing| standing.covers(&fence)) {
-            self.fences.retain(|standing| !fence.covers(standing));
-            self.fences.push(fence.clone());
-            self.batch.put(
-                Space::Meta,
-                META_FENCES.to_vec(),
-                encode_fences(&self.fences),
-            );
+        if self.gate.raise(&fence, term)? == Raised::Now {
+            let fences = encode_fences(self.gate.fences());
+            self.batch.put(Space::Meta, META_FENCES.to_vec(), fences);
             self.append(now, &JournalEvent::Fenced { fence });
         }
         Ok(Seal {
@@ -209,11 +201,10 @@ impl State {
     }
 
     pub(crate) fn claim_term(&mut self, term: &MoverTerm) -> Result<(), EngineError> {
-        self.hold_term(term)?;
+        self.gate.claim(term)?;
         let key = [META_TERM, term.move_name.as_bytes()].concat();
         self.batch
             .put(Space::Meta, key, term.term.to_be_bytes().to_vec());
-        self.terms.insert(term.move_name.clone(), term.term);
         Ok(())
     }
 
@@ -466,36 +457,6 @@ impl State {
         let key = self.journal_last.to_be_bytes().to_vec();
         self.batch
             .put(Space::Journal, key, encode_entry(written_at, event));
-    }
-
-    /// Fences stop routers, lost terms stop movers.
-    fn admit(&self, key: &RecordKey, authority: &Authority) -> Result<(), EngineError> {
-        match authority {
-            Authority::Router { generation } => {
-                match self
-                    .fences
-                    .iter()
-                    .find(|fence| fence.stops(key, *generation))
-                {
-                    Some(fence) => Err(EngineError::Fenced {
-                        used: *generation,
-                        fence: fence.generation,
-                    }),
-                    None => Ok(()),
-                }
-            }
-            Authority::Mover { term } => self.hold_term(term),
-        }
-    }
-
-    fn hold_term(&self, term: &MoverTerm) -> Result<(), EngineError> {
-        match self.terms.get(&term.move_name) {
-            Some(current) if *current > term.term => Err(EngineError::TermLost {
-                lost: term.clone(),
-                current: *current,
-            }),
-            _ => Ok(()),
-        }
     }
 }
 
