@@ -8,7 +8,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,7 +69,11 @@ impl Shop {
             control,
             world: self.world.clone(),
             writer: Writer::numbered(writer),
-            limits: Limits::default(),
+            // A slow disk may make the drain long; this test is not about budgets.
+            limits: Limits {
+                hold_ms_max: 60_000,
+                ..Limits::default()
+            },
             map_view: MapView::ControlStore,
         };
         Router::open(config).await.unwrap()
@@ -197,22 +201,28 @@ async fn move_slots(shop: &Shop, router: &Router) -> Generation {
     published
 }
 
-/// Re-reads from the source what the journal says has changed.
+/// Re-reads from the source what the journal says has changed: one page while
+/// the writers are at work, everything up to the seal once they are stopped.
 async fn catch_up(shop: &Shop, mut position: Position, seal: Option<&Seal>) -> Position {
     loop {
-        let page = shop.source.journal_read(&position, 50).await.unwrap();
-        for entry in &page.entries {
-            if let JournalEvent::Changed { key, .. } = &entry.event
-                && key.collection == Collection::Carts
-                && moving().contains(&key.shard_key)
-            {
-                let image = shop.source.get(key, latest(shop)).await.unwrap();
-                put(shop, image.expect("carts are not collected here")).await;
-            }
+        let page = shop.source.journal_read(&position, 500).await.unwrap();
+        // A key that changed many times is copied once.
+        let changed: BTreeSet<RecordKey> = page
+            .entries
+            .iter()
+            .filter_map(|entry| match &entry.event {
+                JournalEvent::Changed { key, .. } => Some(key.clone()),
+                JournalEvent::Fenced { .. } => None,
+            })
+            .filter(|key| key.collection == Collection::Carts)
+            .filter(|key| moving().contains(&key.shard_key))
+            .collect();
+        for key in changed {
+            let image = shop.source.get(&key, latest(shop)).await.unwrap();
+            put(shop, image.expect("carts are not collected here")).await;
         }
         position = page.next;
-        let sealed = seal.is_none_or(|seal| position >= seal.position);
-        if page.entries.len() < 50 && sealed {
+        if seal.is_none_or(|seal| position >= seal.position) {
             return position;
         }
     }
