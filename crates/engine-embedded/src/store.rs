@@ -138,7 +138,7 @@ impl FjallStore {
 const MEMTABLE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// What is replayed when the directory is opened after a crash, at most.
-const JOURNALING_BYTES_MAX: u64 = 160 * 1024 * 1024;
+const JOURNALING_BYTES_MAX: u64 = 112 * 1024 * 1024;
 
 impl Store for FjallStore {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreError> {

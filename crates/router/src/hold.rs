@@ -25,8 +25,8 @@ impl Router {
         budget: &mut HoldBudget,
         goes_on: impl Fn(&Map) -> bool,
     ) -> Result<(), RouterError> {
-        let mut maps = self.current.subscribe();
-        if goes_on(&maps.borrow_and_update()) {
+        let mut changed = self.current.changed();
+        if goes_on(&self.map()) {
             return Ok(());
         }
         let _place = self.take_place()?;
@@ -43,11 +43,12 @@ impl Router {
             }
             tokio::select! {
                 biased;
-                changed = maps.changed() => changed.expect("the router keeps the sender while it holds"),
+                () = changed => {}
                 () = self.poll_after(self.limits.hold_poll()) => {}
                 () = self.world.sleep(left) => {}
             }
-            if goes_on(&maps.borrow_and_update()) {
+            changed = self.current.changed();
+            if goes_on(&self.map()) {
                 return Ok(());
             }
         }

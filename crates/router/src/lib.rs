@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod counts;
+mod current;
 mod error;
 mod hold;
 mod keeper;

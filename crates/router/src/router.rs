@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use engine_api::{ControlStore, Engine, EngineError, Generation, Remedy, World, Writer};
-use tokio::sync::watch;
 
 use crate::counts::RouterCounts;
+use crate::current::CurrentMap;
 use crate::error::RouterError;
 use crate::hold::Lookout;
 use crate::keeper::MapKeeper;
@@ -57,7 +57,7 @@ pub struct Router {
     pub(crate) clock: RevisionClock,
     pub(crate) limits: Limits,
     pub(crate) map_view: MapView,
-    pub(crate) current: watch::Sender<Arc<Map>>,
+    pub(crate) current: CurrentMap,
     pub(crate) held: AtomicUsize,
     pub(crate) lookout: Lookout,
     pub(crate) lanes: Lanes,
@@ -78,7 +78,7 @@ impl Router {
             world: config.world,
             limits: config.limits,
             map_view: config.map_view,
-            current: watch::Sender::new(map),
+            current: CurrentMap::new(map),
             held: AtomicUsize::new(0),
             lookout: Lookout::default(),
             lanes: Lanes::default(),
@@ -88,7 +88,7 @@ impl Router {
 
     /// The map this router serves under now.
     pub fn map(&self) -> Arc<Map> {
-        self.current.borrow().clone()
+        self.current.get()
     }
 
     pub fn counts(&self) -> &RouterCounts {
@@ -122,13 +122,7 @@ impl Router {
             return Ok(current);
         }
         check_shards(&map, &self.shards)?;
-        self.current.send_if_modified(|current| {
-            let newer = map.generation > current.generation;
-            if newer {
-                *current = map;
-            }
-            newer
-        });
+        self.current.install(map);
         Ok(self.map().generation)
     }
 

@@ -4,10 +4,10 @@ use simulation::seed::live;
 
 #[test]
 fn a_seed_replays_exactly() {
-    for seed in [1, 2, 3, 17, 40] {
+    for seed in 0..64 {
         let (once, again) = (live(seed).history, live(seed).history);
         assert!(
-            once.events.len() > 100,
+            once.events.len() > 50,
             "seed {seed} is a world in which little happens"
         );
         assert_eq!(once.digest(), again.digest(), "seed {seed}");
