@@ -1,13 +1,12 @@
 //! The embedded engine: records in a directory of this machine.
 //!
-//! One committer thread groups concurrent changes into one durable commit
-//! (body, pointers, journal entry, due times, fences together). A record's body
-//! is stored once, other tables point to it. Readers take snapshots and never
-//! wait for writers.
+//! Concurrent changes are grouped into one durable commit (body, pointers,
+//! journal entry, due times, fences together). A record's body is stored once,
+//! other tables point to it. Readers take snapshots and never wait for writers.
 //!
 //! ```text
-//! engine ──▶ committer ──▶ state (judge, collect) ──▶ store.commit (fdatasync) ──▶ answers
-//!    └─────▶ read ───────────────────────────────────▶ store.view
+//! engine ──▶ judge (state: decide) ──▶ disk (store.commit, fdatasync) ──▶ answers
+//!    └─────▶ read ───────────────────▶ store.view
 //! ```
 
 #![forbid(unsafe_code)]
