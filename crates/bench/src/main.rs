@@ -3,11 +3,12 @@
 #![forbid(unsafe_code)]
 
 mod engine;
+mod http;
 mod orders;
 mod raw;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -30,6 +31,19 @@ struct Arguments {
 enum Benchmark {
     /// The embedded engine alone against a raw group commit
     Engine,
+    /// The shop behind HTTP against bare hyper
+    Http {
+        /// The product's program; the one beside this program when left out
+        #[arg(long)]
+        binary: Option<PathBuf>,
+    },
+    /// The baselines of `http` alone
+    Ceilings,
+    /// Puts load on a running shop and prints rate and latency
+    Load(http::LoadArguments),
+    /// Serves the baselines of `http`; part of it
+    #[command(hide = true)]
+    Baseline,
     /// Fills a directory and waits to be killed; part of `engine`
     #[command(hide = true)]
     Fill { path: PathBuf, orders: u64 },
@@ -46,18 +60,35 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    match arguments.benchmark.as_ref().unwrap_or(&Benchmark::Engine) {
-        Benchmark::Engine => {
-            let size = if arguments.quick {
-                engine::QUICK
-            } else {
-                engine::FULL
-            };
-            let findings = engine::run(size)?;
-            report::print(&findings);
-            report::write("engine", &findings)?;
-            Ok(())
+    match &arguments.benchmark {
+        None => {
+            run_engine(arguments.quick)?;
+            run_http(arguments.quick, None)
         }
-        Benchmark::Fill { path, orders } => engine::fill_forever(path, *orders),
+        Some(Benchmark::Engine) => run_engine(arguments.quick),
+        Some(Benchmark::Http { binary }) => run_http(arguments.quick, binary.as_deref()),
+        Some(Benchmark::Ceilings) => http::print_ceilings(http_size(arguments.quick)),
+        Some(Benchmark::Load(load)) => http::put_load(load),
+        Some(Benchmark::Baseline) => http::serve_baseline(),
+        Some(Benchmark::Fill { path, orders }) => engine::fill_forever(path, *orders),
     }
+}
+
+fn run_engine(quick: bool) -> anyhow::Result<()> {
+    let size = if quick { engine::QUICK } else { engine::FULL };
+    let findings = engine::run(size)?;
+    report::print(&findings);
+    report::write("engine", &findings)?;
+    Ok(())
+}
+
+fn run_http(quick: bool, binary: Option<&Path>) -> anyhow::Result<()> {
+    let findings = http::run(http_size(quick), binary)?;
+    report::print(&findings);
+    report::write("http", &findings)?;
+    Ok(())
+}
+
+fn http_size(quick: bool) -> http::Size {
+    if quick { http::QUICK } else { http::FULL }
 }

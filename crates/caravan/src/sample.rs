@@ -1,42 +1,38 @@
-//! The sample: a small shop, the same in every directory and on every day.
+//! The sample: a small shop, the same in every directory.
 //!
-//! It is generated, not stored: ids, names, prices and times follow from
-//! counters alone. Every record is made by the model's rules and goes through
-//! the router's one write path. Each step changes nothing when it is repeated,
-//! so that a filling which was interrupted is completed by starting it again; a
-//! note in the control store says when there is nothing left to do.
+//! It is generated, not stored, and goes the way of every shopper: each product,
+//! session, cart and order is an operation of the shop, done in a world of its own
+//! whose clock stands at the moment it happened and whose chance follows from a
+//! number. So ids, names, prices and the order of things are always the same, and
+//! times are as far apart; only the moment they are counted from is that of the
+//! first filling.
+//!
+//! Every step changes nothing when it is repeated, so that a filling which was
+//! interrupted is completed by starting it again. A note in the control store says
+//! from which moment, and when there is nothing left to do.
 
 mod catalogue;
 
 mod shoppers;
 
-mod records;
+mod moment;
 
-mod placing;
+mod filling;
 
-mod read_back;
+use anyhow::{Result, bail};
+use engine_api::{ControlStore, RealWorld, SetOutcome, Timestamp, World};
+use shop_service::Settings;
 
-use std::future::Future;
-use std::sync::Arc;
-
-use anyhow::{Context, Result, bail};
-use engine_api::{Change, ControlStore, Outcome, Revision, SetOutcome};
-use router::{Map, Router};
-use tokio::task::JoinSet;
-
-use crate::progress::Progress;
 use crate::shards::Shards;
 use catalogue::SampleProduct;
+use filling::Filler;
 use shoppers::Shoppers;
 
 /// Raised when the generator makes other records.
-const SAMPLE_NUMBER: u32 = 1;
+const SAMPLE_NUMBER: u32 = 2;
 
 /// The name of the note in the control store.
 const NOTE_NAME: &str = "sample";
-
-/// Records and orders that are written at the same time.
-const WRITES_AT_ONCE_MAX: usize = 64;
 
 #[derive(Debug)]
 pub struct Sample {
@@ -47,15 +43,17 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     Absent,
+    /// A filling did not come to its end.
+    Begun,
     /// By this very call.
     Written,
     Found,
 }
 
-/// How far a filling came.
+/// How far a filling came, and the moment its times are counted from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Filling,
+enum Note {
+    Filling { from: Timestamp },
     Filled,
 }
 
@@ -67,186 +65,226 @@ impl Sample {
     }
 
     /// Writes the sample unless it is there. May be interrupted anywhere and called again.
-    pub async fn fill(&self, shards: &Shards) -> Result<Presence> {
-        let control = shards.control.as_ref();
-        let note = match read_note(control).await? {
-            Some((Stage::Filled, _)) => return Ok(Presence::Found),
-            Some((Stage::Filling, number)) => number,
-            None => set_note(control, None, Stage::Filling).await?,
-        };
-        let map = shards.router.map();
-        let creations = self.creations(&map)?;
-        let total = creations.len() + self.shoppers.orders.len();
-        let mut progress = Progress::begin("writing the sample", total);
-        let router = &shards.router;
-        at_once(creations, &mut progress, |change| {
-            create(router.clone(), change)
-        })
-        .await?;
-        at_once(self.shoppers.orders.clone(), &mut progress, |order| {
-            placing::place(router.clone(), order)
-        })
-        .await?;
-        progress.finish();
-        set_note(control, Some(note), Stage::Filled).await?;
-        Ok(Presence::Written)
+    pub async fn fill(&self, shards: &Shards, settings: &Settings) -> Result<Presence> {
+        self.fill_from(shards, settings, RealWorld::new().now())
+            .await
     }
 
-    /// Whether a complete sample is there; writes nothing.
+    /// Whether a sample is there; writes nothing.
     pub async fn presence(&self, shards: &Shards) -> Result<Presence> {
         Ok(match read_note(shards.control.as_ref()).await? {
-            Some((Stage::Filled, _)) => Presence::Found,
-            Some((Stage::Filling, _)) | None => Presence::Absent,
+            Some((Note::Filled, _)) => Presence::Found,
+            Some((Note::Filling { .. }, _)) => Presence::Begun,
+            None => Presence::Absent,
         })
     }
 
-    /// Every record but the orders, which come about in steps.
-    fn creations(&self, map: &Map) -> Result<Vec<Change>> {
-        let products = self.products.iter();
-        let sessions = self.shoppers.sessions.iter();
-        let carts = self.shoppers.carts.iter();
-        products
-            .map(|product| records::product(map, product))
-            .chain(sessions.map(|session| records::session(map, session)))
-            .chain(carts.map(|cart| records::cart(map, cart)))
-            .collect()
+    async fn fill_from(
+        &self,
+        shards: &Shards,
+        settings: &Settings,
+        from: Timestamp,
+    ) -> Result<Presence> {
+        let control = shards.control.as_ref();
+        let (from, number) = match read_note(control).await? {
+            Some((Note::Filled, _)) => return Ok(Presence::Found),
+            Some((Note::Filling { from }, number)) => (from, number),
+            None => (from, set_note(control, None, Note::Filling { from }).await?),
+        };
+        Filler::new(shards.router.clone(), settings.clone(), from)
+            .fill(self)
+            .await?;
+        set_note(control, Some(number), Note::Filled).await?;
+        Ok(Presence::Written)
     }
 }
 
-/// Makes the record; one that an earlier filling made is left as it is.
-async fn create(router: Arc<Router>, change: Change) -> Result<()> {
-    let key = change.key().clone();
-    match router.write(change, Revision::ZERO).await?.outcome {
-        Outcome::Done { .. } | Outcome::Exists { .. } => Ok(()),
-        refusal => bail!("{key} of the sample was refused ({refusal:?}): use an empty directory"),
-    }
-}
-
-/// Runs the work on all items, a bounded number at a time; the first error ends it.
-async fn at_once<T, W>(items: Vec<T>, progress: &mut Progress, work: impl Fn(T) -> W) -> Result<()>
-where
-    W: Future<Output = Result<()>> + Send + 'static,
-{
-    let mut running = JoinSet::new();
-    for item in items {
-        if running.len() >= WRITES_AT_ONCE_MAX {
-            finish_one(&mut running, progress).await?;
+impl Note {
+    fn text(self) -> String {
+        match self {
+            Note::Filling { from } => format!("{SAMPLE_NUMBER} filling {}", from.unix_micros()),
+            Note::Filled => format!("{SAMPLE_NUMBER} filled"),
         }
-        running.spawn(work(item));
     }
-    while !running.is_empty() {
-        finish_one(&mut running, progress).await?;
-    }
-    Ok(())
-}
 
-async fn finish_one(running: &mut JoinSet<Result<()>>, progress: &mut Progress) -> Result<()> {
-    if let Some(finished) = running.join_next().await {
-        finished.context("writing the sample was cut short: start it again")??;
-        progress.advance();
+    fn parse(text: &str) -> Option<Note> {
+        let (number, stage) = text.split_once(' ')?;
+        if number != SAMPLE_NUMBER.to_string() {
+            return None;
+        }
+        match stage.split_once(' ') {
+            None => (stage == "filled").then_some(Note::Filled),
+            Some(("filling", micros)) => Some(Note::Filling {
+                from: Timestamp::from_unix_micros(micros.parse().ok()?),
+            }),
+            Some(_) => None,
+        }
     }
-    Ok(())
 }
 
 /// The note and its number in the control store.
-async fn read_note(control: &dyn ControlStore) -> Result<Option<(Stage, u64)>> {
+async fn read_note(control: &dyn ControlStore) -> Result<Option<(Note, u64)>> {
     let Some(value) = control.control_get(NOTE_NAME).await? else {
         return Ok(None);
     };
-    let stages = [Stage::Filling, Stage::Filled];
-    let stage = stages
-        .into_iter()
-        .find(|stage| note(*stage).as_bytes() == value.bytes);
-    match stage {
-        Some(stage) => Ok(Some((stage, value.number))),
+    let text = String::from_utf8_lossy(&value.bytes);
+    match Note::parse(&text) {
+        Some(note) => Ok(Some((note, value.number))),
         None => bail!(
-            "the directory holds another sample than this program makes ({}): choose another directory",
-            String::from_utf8_lossy(&value.bytes)
+            "the directory holds another sample than this program makes ({text}): choose another directory"
         ),
     }
 }
 
-async fn set_note(control: &dyn ControlStore, expected: Option<u64>, stage: Stage) -> Result<u64> {
-    let bytes = note(stage).into_bytes();
+async fn set_note(control: &dyn ControlStore, expected: Option<u64>, note: Note) -> Result<u64> {
+    let bytes = note.text().into_bytes();
     match control.compare_and_set(NOTE_NAME, expected, bytes).await? {
         SetOutcome::Set { number } => Ok(number),
         SetOutcome::Lost { .. } => bail!("someone else fills the directory: start again"),
     }
 }
 
-fn note(stage: Stage) -> String {
-    match stage {
-        Stage::Filling => format!("{SAMPLE_NUMBER} filling"),
-        Stage::Filled => format!("{SAMPLE_NUMBER} filled"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::path::Path;
+    use std::time::Duration;
 
-    use engine_api::{PartKey, Record, RecordId};
-    use layout::{AccessPath, Collection, Fields};
+    use engine_api::{PAGE_RECORDS_MAX, Scan};
+    use layout::{Collection, Scope};
+    use model::{CategoryName, OrderStatus};
+    use router::Limits;
+    use shop_service::{PageWish, Shop, ShopConfig};
 
     use super::*;
-    use crate::shards;
 
-    /// What the records hold, without the numbers of the changes that led there.
-    type Contents = BTreeMap<(Collection, RecordId), (Option<Fields>, Vec<(PartKey, Fields)>)>;
-
-    async fn open(directory: &Path) -> Shards {
-        Shards::open_or_make(directory, Some(2)).await.unwrap()
+    async fn open(directory: &Path, shards: u16) -> Shards {
+        Shards::open_or_make(directory, Some(shards), Limits::default())
+            .await
+            .unwrap()
     }
 
-    async fn contents(sample: &Sample, router: &Router) -> Contents {
-        let mut contents = Contents::new();
-        for collection in Collection::ALL {
-            for record in sample
-                .found(router, AccessPath::by_id(collection))
-                .await
-                .unwrap()
-            {
-                contents.insert((collection, record.key.id.clone()), content(&record));
+    /// Everything the shop shows, as text, without the numbers of the changes that led there.
+    async fn contents(shards: &Shards, from: Timestamp) -> Vec<String> {
+        let shop = Shop::new(ShopConfig {
+            router: shards.router.clone(),
+            world: std::sync::Arc::new(moment::Moment::at(from, 0)),
+            settings: Settings::default(),
+        });
+        let page = |after| PageWish {
+            after,
+            limit: PAGE_RECORDS_MAX,
+        };
+        let mut texts = Vec::new();
+        for shelf in &catalogue::SHELVES {
+            let category = CategoryName::parse(shelf.category).unwrap();
+            let listing = shop.products_of_category(&category, None, None, page(None));
+            for product in listing.await.unwrap().items {
+                let product = product.value;
+                let stocks = product
+                    .stocks()
+                    .map(|(key, stock)| (key.zone.to_string(), stock.counts()));
+                let stocks: Vec<_> = stocks.collect();
+                texts.push(format!(
+                    "{} {} {} {stocks:?}",
+                    product.id(),
+                    product.name,
+                    product.price
+                ));
             }
         }
-        contents
-    }
-
-    fn content(record: &Record) -> (Option<Fields>, Vec<(PartKey, Fields)>) {
-        let parts = record
-            .live_parts()
-            .map(|(key, fields)| (key.clone(), fields.clone()));
-        (record.header.content.live().cloned(), parts.collect())
+        let orders = shop.orders_of_period(None, None, page(None)).await.unwrap();
+        texts.extend(
+            orders
+                .items
+                .iter()
+                .map(|order| format!("{:?}", order.value)),
+        );
+        for collection in [Collection::Carts, Collection::Sessions] {
+            let mut found = Vec::new();
+            for engine in shards.engines().values() {
+                let scan = Scan {
+                    collection,
+                    scope: Scope::All,
+                    after: None,
+                    until: None,
+                    limit: PAGE_RECORDS_MAX,
+                };
+                for image in engine.scan(&scan).await.unwrap().images {
+                    let parts: Vec<_> = image.live_parts().collect();
+                    found.push(format!(
+                        "{} {:?} {parts:?}",
+                        image.key.id, image.header.content
+                    ));
+                }
+            }
+            found.sort();
+            texts.append(&mut found);
+        }
+        texts
     }
 
     #[test]
-    fn a_filling_that_stopped_anywhere_is_completed_to_the_same_sample() {
-        let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fn a_note_is_read_as_it_was_written() {
+        let from = Timestamp::from_unix_micros(1_767_600_000_000_000);
+        for note in [Note::Filled, Note::Filling { from }] {
+            assert_eq!(Note::parse(&note.text()), Some(note));
+        }
+        for other in ["1 filled", "2 filling", "2 filled 3", "2"] {
+            assert_eq!(Note::parse(other), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_filling_that_stopped_anywhere_is_completed_to_the_same_sample() {
         let sample = Sample::generate().unwrap();
-        shards::runtime().unwrap().block_on(async {
-            let whole = open(whole.path()).await;
-            assert_eq!(sample.fill(&whole).await.unwrap(), Presence::Written);
-            assert_eq!(sample.fill(&whole).await.unwrap(), Presence::Found);
-
-            let broken = open(broken.path()).await;
-            set_note(broken.control.as_ref(), None, Stage::Filling)
-                .await
-                .unwrap();
-            let creations = sample.creations(&broken.router.map()).unwrap();
-            let carts = sample.shoppers.carts.len();
-            for change in &creations[..creations.len() - carts / 2] {
-                create(broken.router.clone(), change.clone()).await.unwrap();
+        let settings = Settings::default();
+        // Not long ago: sessions and guests' carts expire.
+        let from = RealWorld::new().now();
+        let whole = tempfile::tempdir().unwrap();
+        let whole = open(whole.path(), 1).await;
+        let first = sample.fill_from(&whole, &settings, from).await.unwrap();
+        assert_eq!(first, Presence::Written);
+        let expected = contents(&whole, from).await;
+        for shards in [1, 3] {
+            let folder = tempfile::tempdir().unwrap();
+            let broken = open(folder.path(), shards).await;
+            let mut patience = Duration::from_millis(5);
+            let mut interruptions = 0;
+            loop {
+                let filling = sample.fill_from(&broken, &settings, from);
+                match tokio::time::timeout(patience, filling).await {
+                    Ok(filled) => break assert_eq!(filled.unwrap(), Presence::Written),
+                    Err(_) => interruptions += 1,
+                }
+                assert_eq!(sample.presence(&broken).await.unwrap(), Presence::Begun);
+                patience = patience * 3 / 2;
             }
-            for (order, number) in sample.shoppers.orders.iter().zip(0..) {
-                placing::tests::stop_after(&broken.router, order, number % 7).await;
+            assert!(interruptions > 0, "the filling was never interrupted");
+            let found = contents(&broken, from).await;
+            for (found, expected) in found.iter().zip(&expected) {
+                assert_eq!(found, expected, "with {shards} shards");
             }
-            assert_eq!(sample.presence(&broken).await.unwrap(), Presence::Absent);
-            assert_eq!(sample.fill(&broken).await.unwrap(), Presence::Written);
+            assert_eq!(found.len(), expected.len());
+            let again = sample.fill_from(&broken, &settings, from).await.unwrap();
+            assert_eq!(again, Presence::Found);
+        }
+    }
 
-            let expected = contents(&sample, &whole.router).await;
-            assert_eq!(expected.len(), 80 + 120 + 300 + 80);
-            assert!(contents(&sample, &broken.router).await == expected);
-        });
+    #[tokio::test]
+    async fn orders_stand_in_every_status_a_shopper_sees() {
+        let folder = tempfile::tempdir().unwrap();
+        let shards = open(folder.path(), 1).await;
+        let sample = Sample::generate().unwrap();
+        let from = RealWorld::new().now();
+        sample.fill(&shards, &Settings::default()).await.unwrap();
+        let texts = contents(&shards, from).await;
+        use OrderStatus::{Cancelled, Created, Delivered, Paid, Returned, Shipped};
+        for status in [Created, Paid, Shipped, Delivered, Cancelled, Returned] {
+            let status = format!("status: {status:?}");
+            assert!(
+                texts.iter().any(|text| text.contains(&status)),
+                "no {status}"
+            );
+        }
     }
 }

@@ -1,71 +1,178 @@
-//! `caravan serve`: opens or makes the data directory, fills it if asked, and
-//! shows what is in it. Nothing is served yet, and the last line says so.
+//! `caravan serve`: the whole shop in one process.
+//!
+//! ```text
+//!   signals ──▶ stop ──────────────┬──────────────┬───────────────┐
+//!                                  ▼              ▼               ▼
+//!   listener ─▶ http-api ─▶ shop ─▶ router ─▶ engines ◀── sweeper, upkeep
+//!                   └────▶ search index ◀── follower ◀── journals
+//! ```
+//!
+//! The address is taken first, so that a taken port fails before the data is
+//! touched, and the data is closed last, when nobody can ask for it any more.
 
-use std::fs;
+mod signals;
+
+mod tasks;
+
+mod upkeep;
+
 use std::io::Write;
-use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow};
+use engine_api::{RealWorld, World};
+use http_api::{App, AppConfig, BuildInfo, Registry};
+use model::ProductId;
+use search::{Follower, ProductIndex};
+use shop_service::{Shop, ShopConfig};
+use tokio::net::TcpListener;
 
-use crate::map_command;
+use crate::config::Config;
+use crate::logging;
+use crate::metrics::{Figures, TaskCounts};
 use crate::sample::{Presence, Sample};
-use crate::shards::{self, Shards};
-use crate::text::heading;
+use crate::shards::Shards;
+use signals::Stop;
+use tasks::Tasks;
 
-/// What to do with the records of the directory before showing them.
+pub use upkeep::Upkeep;
+
+/// What to do with the records of the directory before the shop opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filling {
     Sample,
     AsItIs,
 }
 
-pub fn run(
-    directory: &Path,
-    shards: Option<u16>,
-    filling: Filling,
-    out: &mut dyn Write,
-) -> Result<()> {
-    shards::runtime()?.block_on(async {
-        let shards = Shards::open_or_make(directory, shards).await?;
-        let sample = Sample::generate()?;
-        let presence = match filling {
-            Filling::Sample => sample.fill(&shards).await?,
-            Filling::AsItIs => sample.presence(&shards).await?,
-        };
-        show(directory, &shards, &sample, presence, out).await
-    })
+pub fn run(config: &Config, filling: Filling, out: &mut dyn Write) -> Result<()> {
+    logging::start(&config.log)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the program cannot start its threads: check the limits of this user")?;
+    let open = runtime.block_on(open_shop(config, filling, out))?;
+    // Tasks that were cut off may hold the engines until their threads are gone.
+    drop(runtime);
+    drop(open);
+    tracing::info!("closed");
+    Ok(())
 }
 
-async fn show(
-    directory: &Path,
+/// Until a signal; then drains and hands the data back to be closed.
+async fn open_shop(
+    config: &Config,
+    filling: Filling,
+    out: &mut dyn Write,
+) -> Result<Option<Shards>> {
+    let mut stop = signals::listen()?;
+    let listener = TcpListener::bind(config.listen).await.map_err(|error| {
+        anyhow!(
+            "{} cannot be served at ({error}): end who uses it, or choose another with --listen",
+            config.listen
+        )
+    })?;
+    let shards = Shards::open_or_make(&config.data, config.shards, config.router.clone()).await?;
+    let presence = tokio::select! {
+        filled = fill(config, &shards, filling) => filled?,
+        () = stop.asked() => return Ok(Some(shards)),
+    };
+    serve(config, listener, &shards, presence, stop, out).await?;
+    Ok(Some(shards))
+}
+
+/// A filling that was begun is completed, asked for or not: half a sample is no shop.
+async fn fill(config: &Config, shards: &Shards, filling: Filling) -> Result<Presence> {
+    let sample = Sample::generate()?;
+    match (filling, sample.presence(shards).await?) {
+        (Filling::AsItIs, presence @ (Presence::Absent | Presence::Found)) => Ok(presence),
+        (Filling::Sample, _) | (Filling::AsItIs, _) => sample.fill(shards, &config.shop).await,
+    }
+}
+
+async fn serve(
+    config: &Config,
+    listener: TcpListener,
     shards: &Shards,
-    sample: &Sample,
     presence: Presence,
+    stop: Stop,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let map = shards.router.map();
-    writeln!(out, "{}", heading("Map"))?;
-    writeln!(out, "{}", map_command::describe(&map))?;
-    writeln!(out, "{}", heading("Layout"))?;
-    writeln!(out, "{}", layout::explain::explain(&shards.layout))?;
-    writeln!(out, "{}", heading("Records"))?;
-    if presence == Presence::Absent {
-        let hint = "no sample here: caravan serve --sample fills the directory with one";
-        writeln!(out, "{hint}\n")?;
-    } else {
-        writeln!(out, "{}", sample.read_back(&shards.router).await?)?;
-    }
-    let path = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
-    let count = map.shards().len();
-    writeln!(out, "data: {} (shards: {count})", path.display())?;
-    match presence {
-        Presence::Written => writeln!(out, "sample: written now")?,
-        Presence::Found => writeln!(out, "sample: found complete, not written again")?,
-        Presence::Absent => {}
-    }
+    let world: Arc<dyn World> = Arc::new(RealWorld::new());
+    let shop = Arc::new(Shop::new(ShopConfig {
+        router: shards.router.clone(),
+        world: world.clone(),
+        settings: config.shop.clone(),
+    }));
+    let index = Arc::new(ProductIndex::new()?);
+    let follower = Follower::new(
+        index.clone(),
+        shards.router.clone(),
+        shards.engines(),
+        world.clone(),
+    );
+    let counts = Arc::new(TaskCounts::default());
+    let app = App::new(AppConfig {
+        shop: shop.clone(),
+        search: Some(Arc::new(Names(index.clone()))),
+        world: world.clone(),
+        limits: config.http.clone(),
+        build: BuildInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: option_env!("CARAVAN_BUILD_COMMIT").map(str::to_owned),
+        },
+        docs_link: None,
+        registry: registry(Figures {
+            shards: shards.engines.clone().into_iter().collect(),
+            tasks: counts.clone(),
+            search: follower.counts(),
+            index,
+            world: world.clone(),
+        }),
+    })?;
+    let address = listener
+        .local_addr()
+        .context("the system does not say what address it gave")?;
+    let mut tasks = Tasks::start(follower)?;
+    tasks.spawn(tasks::sweep(shop, counts.clone()));
+    let upkeep = config.upkeep.clone();
+    tasks.spawn(tasks::maintain(shards.engines(), world, upkeep, counts));
+    let note = match presence {
+        Presence::Written => ", sample: written now",
+        Presence::Found => ", sample: there",
+        Presence::Begun | Presence::Absent => "",
+    };
     writeln!(
         out,
-        "http: not part of this version yet, so nothing is served and caravan ends here"
+        "caravan is open at http://{address} (data: {}, shards: {}{note})",
+        config.data.display(),
+        shards.engines.len(),
     )?;
-    Ok(())
+    out.flush()?;
+    let mut asked = stop.clone();
+    let drained = http_api::serve(listener, app, async move { asked.asked().await }).await;
+    if drained.cut_off > 0 {
+        tracing::warn!(
+            connections = drained.cut_off,
+            "requests were cut off when their time was over"
+        );
+    }
+    tasks.end().await
+}
+
+fn registry(figures: Figures) -> Registry {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(figures));
+    registry
+}
+
+/// The names of products, as the interface asks for them.
+#[derive(Debug)]
+struct Names(Arc<ProductIndex>);
+
+impl http_api::Search for Names {
+    fn search(&self, text: &str, limit: usize) -> Result<Vec<ProductId>, String> {
+        self.0
+            .search(text, limit)
+            .map_err(|error| error.to_string())
+    }
 }

@@ -25,7 +25,7 @@ use router::{
     ShardName,
 };
 
-pub const DEFAULT_DIRECTORY: &str = "./caravan-data";
+use crate::metered::Metered;
 
 /// Shards in one process: each has threads, files and a cache of its own.
 pub const SHARDS_MAX: u16 = 16;
@@ -36,28 +36,31 @@ const SHARD_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// The one process of an embedded directory needs no other number.
 const WRITER: Writer = Writer::numbered(0);
 
-/// An open data directory.
+/// An open data directory. It is closed when the last who holds one of these is gone.
 #[derive(Debug)]
 pub struct Shards {
-    /// The layout, cut as the directory was at its beginning.
-    pub layout: Layout,
     pub router: Arc<Router>,
+    pub engines: BTreeMap<ShardName, Arc<Metered>>,
     /// The first shard's, where the map stands.
     pub control: Arc<dyn ControlStore>,
 }
 
 impl Shards {
     /// Opens the directory, or makes one with `count` shards (1 if not said).
-    pub async fn open_or_make(directory: &Path, count: Option<u16>) -> Result<Shards> {
+    pub async fn open_or_make(
+        directory: &Path,
+        count: Option<u16>,
+        limits: Limits,
+    ) -> Result<Shards> {
         refuse_foreign(directory)?;
         let first = open_shard(directory, &shard_name(1))?;
         let keeper = MapKeeper::new(first.clone());
         match keeper.load().await? {
             Some(map) => {
                 check_count(directory, &map, count)?;
-                Shards::over_map(directory, first, &map).await
+                Shards::over_map(directory, first, &map, limits).await
             }
-            None => Shards::make(directory, first, count.unwrap_or(1)).await,
+            None => Shards::make(directory, first, count.unwrap_or(1), limits).await,
         }
     }
 
@@ -74,11 +77,16 @@ impl Shards {
         let Some(map) = MapKeeper::new(engine.clone()).load().await? else {
             bail!("{shown} has no map yet: complete it with caravan serve --data {shown}");
         };
-        Shards::over_map(directory, engine, &map).await
+        Shards::over_map(directory, engine, &map, Limits::default()).await
     }
 
     /// The shards that the map names, none of them made anew.
-    async fn over_map(directory: &Path, first: Arc<EmbeddedEngine>, map: &Map) -> Result<Shards> {
+    async fn over_map(
+        directory: &Path,
+        first: Arc<EmbeddedEngine>,
+        map: &Map,
+        limits: Limits,
+    ) -> Result<Shards> {
         let mut engines = BTreeMap::from([(shard_name(1), first.clone())]);
         for name in map.shards() {
             if engines.contains_key(name) {
@@ -92,10 +100,15 @@ impl Shards {
             );
             engines.insert(name.clone(), open_shard(directory, name)?);
         }
-        Shards::route(first, engines).await
+        Shards::route(first, engines, limits).await
     }
 
-    async fn make(directory: &Path, first: Arc<EmbeddedEngine>, count: u16) -> Result<Shards> {
+    async fn make(
+        directory: &Path,
+        first: Arc<EmbeddedEngine>,
+        count: u16,
+        limits: Limits,
+    ) -> Result<Shards> {
         let mut engines = BTreeMap::from([(shard_name(1), first.clone())]);
         for number in 2..=count {
             let name = shard_name(number);
@@ -111,33 +124,45 @@ impl Shards {
             Err(KeeperError::Lost { .. } | KeeperError::OutcomeUnknown { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        Shards::route(first, engines).await
+        Shards::route(first, engines, limits).await
     }
 
     async fn route(
         first: Arc<EmbeddedEngine>,
         engines: BTreeMap<ShardName, Arc<EmbeddedEngine>>,
+        limits: Limits,
     ) -> Result<Shards> {
-        let names: Vec<ShardName> = engines.keys().cloned().collect();
-        let engine = |(name, engine)| (name, engine as Arc<dyn Engine>);
+        let metered = |(name, engine)| (name, Arc::new(Metered::new(engine)));
+        let engines: BTreeMap<_, _> = engines.into_iter().map(metered).collect();
         let router = Router::open(RouterConfig {
-            shards: engines.into_iter().map(engine).collect(),
+            shards: as_engines(&engines),
             control: first.clone(),
             world: Arc::new(RealWorld::new()),
             writer: WRITER,
-            limits: Limits::default(),
+            limits,
             map_view: MapView::ThisProcess,
         })
         .await?;
         Ok(Shards {
-            layout: layout_over(&names),
             router,
+            engines,
             control: first,
         })
     }
+
+    pub fn engines(&self) -> BTreeMap<ShardName, Arc<dyn Engine>> {
+        as_engines(&self.engines)
+    }
 }
 
-/// The engines have threads of their own; one is enough for those who ask them.
+fn as_engines(engines: &BTreeMap<ShardName, Arc<Metered>>) -> BTreeMap<ShardName, Arc<dyn Engine>> {
+    let engine = |(name, engine): (&ShardName, &Arc<Metered>)| {
+        (name.clone(), engine.clone() as Arc<dyn Engine>)
+    };
+    engines.iter().map(engine).collect()
+}
+
+/// For commands that end: the engines have threads of their own, one is enough for who asks them.
 pub fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()

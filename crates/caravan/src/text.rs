@@ -1,14 +1,8 @@
-//! Text for people: headings, aligned columns, colours only where a terminal shows them.
+//! Text for people: aligned columns, colours only where they are wanted.
 
-use std::io::IsTerminal;
-
-/// A heading, bold on a terminal unless the user wants no colours.
-pub fn heading(title: &str) -> String {
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    if plain || !std::io::stdout().is_terminal() {
-        return title.to_owned();
-    }
-    format!("\x1b[1m{title}\x1b[0m")
+/// Whether the user has not asked for plain text. A terminal must be there besides.
+pub fn colours_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Rows in columns two spaces apart; the last column is as wide as it likes.

@@ -2,45 +2,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use engine_embedded::{EmbeddedConfig, EmbeddedEngine};
+use support::{Server, command, is_one_sentence, is_refused, succeeds};
 use tempfile::TempDir;
 
 const LAYOUTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../layouts");
-
-fn caravan(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_caravan"))
-        .args(arguments)
-        .current_dir(folder)
-        .env_remove("CARAVAN_DATA")
-        .output()
-        .unwrap()
-}
-
-fn succeeds(folder: &Path, arguments: &[&str]) -> String {
-    let output = caravan(folder, arguments);
-    let complaint = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{arguments:?}: {complaint}");
-    assert_eq!(complaint, "");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Exit code 2 and one line that holds both texts.
-#[track_caller]
-fn is_refused(folder: &Path, arguments: &[&str], what: &str, remedy: &str) {
-    let output = caravan(folder, arguments);
-    let complaint = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
-    assert_eq!(complaint.lines().count(), 1, "{complaint}");
-    assert!(complaint.starts_with("caravan: "), "{complaint}");
-    assert!(!complaint.contains('\x1b'), "{complaint:?}");
-    assert!(complaint.contains(what), "{complaint}");
-    assert!(complaint.contains(remedy), "{complaint}");
-}
 
 /// Every file below the folder with its bytes, every folder without.
 fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -62,58 +34,45 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 fn sample() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    succeeds(folder.path(), &["serve", "--sample"]);
+    Server::start(folder.path(), &["--sample"]).stop();
     folder
 }
 
-fn without_sample_line(text: &str) -> Vec<&str> {
-    text.lines()
-        .filter(|line| !line.starts_with("sample: "))
-        .collect()
+/// What the sample's shop shows: all products of a category and all orders.
+fn shown(server: &Server) -> Vec<String> {
+    let mut pages = vec![server.get("/v1/products?category=cases&limit=100").text];
+    let mut cursor = String::new();
+    loop {
+        let page = server.get(&format!("/v1/orders?limit=100{cursor}"));
+        pages.push(page.json()["orders"].to_string());
+        match page.json()["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return pages,
+        }
+    }
 }
 
 #[test]
-fn the_sample_is_written_once_and_shows_the_same_figures_again() {
+fn the_sample_is_written_once_and_shows_the_same_again() {
     let folder = tempfile::tempdir().unwrap();
-    let first = succeeds(folder.path(), &["serve", "--sample"]);
-    let again = succeeds(folder.path(), &["serve", "--sample"]);
-    assert!(first.contains("sample: written now"), "{first}");
-    assert!(again.contains("sample: found complete"), "{again}");
-    assert_eq!(without_sample_line(&first), without_sample_line(&again));
+    let first = Server::start(folder.path(), &["--sample"]);
+    assert!(first.line.contains("sample: written now"), "{}", first.line);
+    let before = shown(&first);
+    first.stop();
+    for arguments in [&["--sample"][..], &[]] {
+        let again = Server::start(folder.path(), arguments);
+        assert!(again.line.contains("sample: there"), "{}", again.line);
+        assert_eq!(shown(&again), before);
+        again.stop();
+    }
     assert!(folder.path().join("caravan-data/shard-1").is_dir());
-    assert!(!first.contains('\x1b'), "colours belong to terminals");
-    assert!(
-        !first.contains("://"),
-        "nothing is served, so no address is shown"
-    );
-    let figures = figures(&first);
-    assert_eq!(
-        figures["product by id"],
-        ("300".to_owned(), "300".to_owned())
-    );
-    assert_eq!(
-        figures["products by category"],
-        ("6".to_owned(), "300".to_owned())
-    );
-    assert_eq!(
-        figures["orders by period"],
-        ("1".to_owned(), "120".to_owned())
-    );
-    assert_eq!(
-        figures["orders by user"],
-        ("40".to_owned(), "120".to_owned())
-    );
 }
 
 #[test]
-fn shards_share_the_same_sample_and_the_map_says_how() {
+fn shards_share_the_sample_and_the_map_says_how() {
     let folder = tempfile::tempdir().unwrap();
-    let one = succeeds(folder.path(), &["serve", "--sample", "--data", "one"]);
-    let three = succeeds(
-        folder.path(),
-        &["serve", "--sample", "--data", "three", "--shards", "3"],
-    );
-    assert_eq!(figures(&one), figures(&three));
+    let arguments = ["--sample", "--data", "three", "--shards", "3"];
+    Server::start(folder.path(), &arguments).stop();
     let map = succeeds(folder.path(), &["map", "show", "--data", "three"]);
     for (slots, shard) in [
         ("0-1365", "shard-1"),
@@ -125,15 +84,28 @@ fn shards_share_the_same_sample_and_the_map_says_how() {
             .filter(|line| line.contains(slots) && line.ends_with(shard));
         assert_eq!(lines.count(), 4, "{map}");
     }
-    let arguments = ["serve", "--data", "three", "--shards", "2"];
+    let arguments = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        "three",
+        "--shards",
+        "2",
+    ];
     is_refused(
         folder.path(),
         &arguments,
         "has 3 shard(s), not 2",
         "leave --shards out",
     );
-    let without_count = succeeds(folder.path(), &["serve", "--data", "three"]);
-    assert_eq!(figures(&without_count), figures(&three));
+    let without_count = Server::start(folder.path(), &["--data", "three"]);
+    assert!(
+        without_count.line.contains("shards: 3"),
+        "{}",
+        without_count.line
+    );
+    without_count.stop();
     fs::rename(
         folder.path().join("three/shard-2"),
         folder.path().join("elsewhere"),
@@ -148,25 +120,10 @@ fn shards_share_the_same_sample_and_the_map_says_how() {
     assert!(!folder.path().join("three/shard-2").exists());
 }
 
-/// What each access path was asked and found.
-fn figures(text: &str) -> BTreeMap<String, (String, String)> {
-    let rows = text.lines().skip_while(|line| *line != "Records").skip(2);
-    rows.take_while(|line| !line.starts_with("stock: "))
-        .map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let (path, figures) = words[1..].split_at(words.len() - 3);
-            (
-                path.join(" "),
-                (figures[0].to_owned(), figures[1].to_owned()),
-            )
-        })
-        .collect()
-}
-
 #[test]
 fn a_directory_in_use_is_refused_and_none_the_worse() {
     let folder = sample();
-    let before = succeeds(folder.path(), &["serve", "--sample"]);
+    let before = succeeds(folder.path(), &["map", "show"]);
     let tables = layout::embedded().collections.into_values();
     let holder = EmbeddedEngine::open(EmbeddedConfig {
         path: folder.path().join("caravan-data/shard-1"),
@@ -178,7 +135,7 @@ fn a_directory_in_use_is_refused_and_none_the_worse() {
     .unwrap();
     is_refused(
         folder.path(),
-        &["serve", "--sample"],
+        &["serve", "--sample", "--listen", "127.0.0.1:0"],
         "in use by another process",
         "stop it",
     );
@@ -189,7 +146,7 @@ fn a_directory_in_use_is_refused_and_none_the_worse() {
         "stop it",
     );
     drop(holder);
-    assert_eq!(succeeds(folder.path(), &["serve", "--sample"]), before);
+    assert_eq!(succeeds(folder.path(), &["map", "show"]), before);
 }
 
 #[test]
@@ -203,7 +160,7 @@ fn a_newer_format_is_refused_and_nothing_is_touched() {
     let before = tree(folder.path());
     is_refused(
         folder.path(),
-        &["serve", "--sample"],
+        &["serve", "--sample", "--listen", "127.0.0.1:0"],
         "has format 99",
         "use a newer caravan",
     );
@@ -225,7 +182,14 @@ fn a_directory_of_someone_else_is_refused_and_nothing_is_touched() {
     fs::write(folder.path().join("notes/list.txt"), "mine").unwrap();
     let before = tree(folder.path());
     for directory in ["theirs", "notes"] {
-        let arguments = ["serve", "--sample", "--data", directory];
+        let arguments = [
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--sample",
+            "--data",
+            directory,
+        ];
         is_refused(
             folder.path(),
             &arguments,
@@ -241,14 +205,26 @@ fn a_directory_of_someone_else_is_refused_and_nothing_is_touched() {
         "is no data directory",
         "caravan serve --sample",
     );
-    let arguments = ["serve", "--data", "notes/list.txt"];
+    let arguments = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        "notes/list.txt",
+    ];
     is_refused(
         folder.path(),
         &arguments,
         "cannot be used",
         "check the path",
     );
-    let arguments = ["serve", "--data", "notes/list.txt/below"];
+    let arguments = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        "notes/list.txt/below",
+    ];
     is_refused(
         folder.path(),
         &arguments,
@@ -336,14 +312,107 @@ fn arguments_that_make_no_sense_get_one_sentence() {
     refused(&["swerve"], "unrecognized subcommand 'swerve'");
     refused(&["layout"], "no command is given");
     refused(&["layout", "check"], "<FILE>");
-    refused(&["serve", "--shards", "0"], "'0'");
-    refused(&["serve", "--shards", "many"], "'many'");
     refused(&["serve", "--loud"], "unexpected argument '--loud'");
-    assert!(tree(folder.path()).is_empty());
-    let help = succeeds(folder.path(), &["serve", "--help"]);
-    assert!(
-        help.contains("CARAVAN_DATA") && help.contains("--sample"),
-        "{help}"
+    is_refused(
+        folder.path(),
+        &["serve", "--shards", "0"],
+        "shards is 0",
+        "choose 1 to 16",
     );
+    is_refused(
+        folder.path(),
+        &["serve", "--shards", "many"],
+        "--shards: ",
+        "many",
+    );
+    is_refused(
+        folder.path(),
+        &["serve", "--log", "loud"],
+        "--log: ",
+        "plain/info",
+    );
+    assert!(tree(folder.path()).is_empty());
+    for command in ["serve", "import"] {
+        let help = succeeds(folder.path(), &[command, "--help"]);
+        assert!(
+            help.contains("--data") && help.contains("Examples:"),
+            "{help}"
+        );
+    }
     assert!(succeeds(folder.path(), &["--version"]).starts_with("caravan "));
+}
+
+#[test]
+fn settings_come_from_file_environment_and_flags_and_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(
+        folder.path().join("shop.toml"),
+        "shards = 2\n[http]\nslow_ms = 5\n",
+    )
+    .unwrap();
+    let output = command(folder.path())
+        .args([
+            "config",
+            "--config",
+            "shop.toml",
+            "--listen",
+            "127.0.0.1:81",
+        ])
+        .env("CARAVAN_HTTP_SLOW_MS", "6")
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "shards = 2",
+        "listen = \"127.0.0.1:81\"",
+        "slow_ms = 6",
+        "[router]",
+        "[upkeep]",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+    }
+    fs::write(folder.path().join("shop.toml"), &shown).unwrap();
+    let again = succeeds(folder.path(), &["config", "--config", "shop.toml"]);
+    assert_eq!(again, shown);
+}
+
+#[test]
+fn a_setting_that_nobody_knows_is_refused_by_name_wherever_it_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("shop.toml"), "[http]\nslow = 5\n").unwrap();
+    for command in [&["serve"][..], &["config"], &["map", "show"]] {
+        let arguments = [command, &["--config", "shop.toml"]].concat();
+        is_refused(
+            folder.path(),
+            &arguments,
+            "shop.toml: there is no setting \"http.slow\"",
+            "http.slow_ms",
+        );
+    }
+    let output = command(folder.path())
+        .arg("serve")
+        .env("CARAVAN_LISEN", "127.0.0.1:81")
+        .output()
+        .unwrap();
+    is_one_sentence(&output, "CARAVAN_LISEN sets nothing", "CARAVAN_LISTEN");
+    is_refused(
+        folder.path(),
+        &["serve", "--set", "lisen=1"],
+        "\"lisen\"",
+        "listen",
+    );
+    is_refused(
+        folder.path(),
+        &["serve", "--config", "absent.toml"],
+        "cannot be read",
+        "name a TOML file",
+    );
+    let wrong = ["serve", "--set", "http.connections_max=0"];
+    is_refused(
+        folder.path(),
+        &wrong,
+        "http.connections_max is 0",
+        "choose 1 to",
+    );
+    assert_eq!(tree(folder.path()).len(), 1);
 }

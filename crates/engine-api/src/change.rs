@@ -51,6 +51,8 @@ pub enum PartsChange {
     Keep,
     /// Removes all parts and sets these.
     Replace(Vec<(PartKey, Fields)>),
+    /// Sets these and keeps the others.
+    Put(Vec<(PartKey, Fields)>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,8 +88,13 @@ pub enum StockAction {
     },
     /// Reserved → sold.
     Claim { order: String },
-    /// Reserved or sold → available. `at` is when the order ended.
-    Give { order: String, at: Timestamp },
+    /// Reserved or sold → available; an order that holds nothing can take
+    /// nothing any more. `at` is when the order ended.
+    Give {
+        order: String,
+        quantity: u32,
+        at: Timestamp,
+    },
     /// Sold → available, also when the reservation is forgotten: the order's
     /// own record says that it was sold.
     Return {

@@ -161,7 +161,7 @@ pub fn validate(change: &Change, context: &WriteContext) -> Result<(), EngineErr
             validate_header(key, header)?;
             match parts {
                 PartsChange::Keep => Ok(()),
-                PartsChange::Replace(parts) => {
+                PartsChange::Replace(parts) | PartsChange::Put(parts) => {
                     validate_parts(key.collection, parts.iter().map(|(part, _)| part))
                 }
             }
@@ -288,6 +288,23 @@ fn change_if(
             }
             record.header = fresh_header(context.revision, content);
             record.parts = fresh_parts(parts, context.revision);
+        }
+        PartsChange::Put(parts) => {
+            let newest = parts
+                .iter()
+                .filter_map(|(key, _)| Some(stored.parts.get(key)?.revision))
+                .fold(stored.header.revision, Revision::max);
+            if let Some(stale) = stale(newest, context) {
+                return stale;
+            }
+            record.header.revision = context.revision;
+            record.header.content = content;
+            record.parts.extend(fresh_parts(parts, context.revision));
+            if record.parts.len() > RECORD_PARTS_MAX {
+                return Decision::Answer(Outcome::TooManyParts {
+                    parts_max: RECORD_PARTS_MAX,
+                });
+            }
         }
     }
     write(record, context.revision)

@@ -123,7 +123,11 @@ fn act(stock: &mut Stock, action: &StockAction) -> Result<Step, EngineError> {
                 Refused(StockRefusal::NoReservation)
             }
         },
-        StockAction::Give { order, at } => given(stock.give(&order_id(order)?, *at)),
+        StockAction::Give {
+            order,
+            quantity,
+            at,
+        } => given(stock.give(&order_id(order)?, pieces(*quantity)?, *at)),
         StockAction::Return {
             order,
             quantity,
@@ -147,9 +151,8 @@ fn act(stock: &mut Stock, action: &StockAction) -> Result<Step, EngineError> {
 
 fn given(outcome: GiveOutcome) -> Step {
     match outcome {
-        GiveOutcome::Given => Step::Changed,
+        GiveOutcome::Given | GiveOutcome::NothingHeld => Step::Changed,
         GiveOutcome::AlreadyReturned => Step::Repeated,
-        GiveOutcome::Unknown => Step::Refused(StockRefusal::NoReservation),
         GiveOutcome::BelowFloor { floor } => Step::Refused(StockRefusal::BelowFloor { floor }),
     }
 }

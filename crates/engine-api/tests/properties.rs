@@ -140,9 +140,11 @@ fn play(steps: &[(Step, Clock)]) -> History {
                 key: key(),
                 expected: expected(expectation),
                 header: header("ordered"),
-                parts: replace.as_ref().map_or(PartsChange::Keep, |lines| {
-                    PartsChange::Replace(fresh(lines))
-                }),
+                parts: match replace {
+                    None => PartsChange::Keep,
+                    Some(lines) if lines.len() % 2 == 0 => PartsChange::Replace(fresh(lines)),
+                    Some(lines) => PartsChange::Put(fresh(lines)),
+                },
             },
             Step::Patch { parts } => Change::Patch {
                 key: key(),

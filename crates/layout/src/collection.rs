@@ -80,7 +80,17 @@ impl Collection {
         use Field::*;
         match self {
             Collection::Carts => &[
-                CartId, UserId, SessionId, Status, CreatedAt, UpdatedAt, Ordinal,
+                CartId,
+                UserId,
+                SessionId,
+                Status,
+                CreatedAt,
+                UpdatedAt,
+                Ordinal,
+                ClosedAt,
+                MergesInto,
+                Merged,
+                MergedFloor,
             ],
             Collection::Orders => &[
                 OrderId,
@@ -95,6 +105,9 @@ impl Collection {
                 Lines,
                 Fingerprint,
                 Outcome,
+                IdempotencyKey,
+                CartId,
+                Settlement,
             ],
             Collection::Products => &[
                 ProductId,
@@ -116,6 +129,7 @@ impl Collection {
                 DeviceType,
                 GeoZone,
                 SessionData,
+                ClosedAt,
             ],
         }
     }
@@ -124,7 +138,15 @@ impl Collection {
     pub const fn optional_fields(self) -> &'static [Field] {
         use Field::*;
         match self {
-            Collection::Carts => &[UserId, SessionId, UpdatedAt],
+            Collection::Carts => &[
+                UserId,
+                SessionId,
+                UpdatedAt,
+                ClosedAt,
+                MergesInto,
+                Merged,
+                MergedFloor,
+            ],
             Collection::Orders => &[
                 UpdatedAt,
                 GeoZone,
@@ -132,6 +154,9 @@ impl Collection {
                 PaymentMethod,
                 Fingerprint,
                 Outcome,
+                IdempotencyKey,
+                CartId,
+                Settlement,
             ],
             Collection::Products => &[Image, Description, Attributes, UpdatedAt],
             Collection::Sessions => &[
@@ -141,6 +166,7 @@ impl Collection {
                 DeviceType,
                 GeoZone,
                 SessionData,
+                ClosedAt,
             ],
         }
     }

@@ -75,6 +75,16 @@ fields! {
     Floor = 33 "floor" Timestamp,
     Reservations = 34 "reservations" Map,
     Description = 35 "description" Text,
+    /// When a cart or a session was closed.
+    ClosedAt = 36 "closed_at" Timestamp,
+    /// The user's cart that a guest's cart was closed for (W14).
+    MergesInto = 37 "merges_into" Id,
+    /// Guest carts merged into this one, by the moment they were closed.
+    Merged = 38 "merged" Map,
+    MergedFloor = 39 "merged_floor" Timestamp,
+    IdempotencyKey = 40 "idempotency_key" Text,
+    /// Whether an order has steps before it that a crash may have cut off (W11).
+    Settlement = 41 "settlement" Text,
 }
 
 /// What values a field holds.

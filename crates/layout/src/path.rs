@@ -12,6 +12,9 @@ use crate::key::Direction;
 /// The status a cart has while its owner fills it.
 pub const STATUS_ACTIVE: &str = "active";
 
+/// The settlement of an order while steps of it are still to be done (W11).
+pub const SETTLEMENT_OPEN: &str = "open";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessPath {
     CartById,
@@ -20,6 +23,7 @@ pub enum AccessPath {
     OrderById,
     OrdersByUser,
     OrdersByPeriod,
+    OrdersOpen,
     ProductById,
     ProductsByCategory,
     SessionById,
@@ -71,13 +75,14 @@ pub enum Operation {
 }
 
 impl AccessPath {
-    pub const ALL: [AccessPath; 10] = [
+    pub const ALL: [AccessPath; 11] = [
         AccessPath::CartById,
         AccessPath::ActiveCartByUser,
         AccessPath::ActiveCartBySession,
         AccessPath::OrderById,
         AccessPath::OrdersByUser,
         AccessPath::OrdersByPeriod,
+        AccessPath::OrdersOpen,
         AccessPath::ProductById,
         AccessPath::ProductsByCategory,
         AccessPath::SessionById,
@@ -92,6 +97,7 @@ impl AccessPath {
             AccessPath::OrderById => "order by id",
             AccessPath::OrdersByUser => "orders by user",
             AccessPath::OrdersByPeriod => "orders by period",
+            AccessPath::OrdersOpen => "orders with open steps",
             AccessPath::ProductById => "product by id",
             AccessPath::ProductsByCategory => "products by category",
             AccessPath::SessionById => "session by id",
@@ -124,6 +130,12 @@ impl AccessPath {
                 Some((Field::CreatedAt, Descending)),
             ),
             AccessPath::OrdersByPeriod => (Orders, &[], None, Some((Field::CreatedAt, Descending))),
+            AccessPath::OrdersOpen => (
+                Orders,
+                &[],
+                Some((Field::Settlement, SETTLEMENT_OPEN)),
+                Some((Field::CreatedAt, Ascending)),
+            ),
             AccessPath::ProductById => (Products, &[Field::ProductId], None, None),
             AccessPath::ProductsByCategory => (
                 Products,
@@ -260,7 +272,7 @@ impl Operation {
             | Operation::C8
             | Operation::C9 => &[CartById],
             Operation::C5 => &[CartById, ActiveCartByUser, ActiveCartBySession],
-            Operation::O1 => &[OrderById, ProductById],
+            Operation::O1 => &[OrderById, OrdersOpen, ProductById],
             Operation::O2 | Operation::O7 => &[OrdersByUser],
             Operation::O3 | Operation::O4 | Operation::O6 => &[OrderById],
             Operation::O5 => &[OrdersByPeriod],

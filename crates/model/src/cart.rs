@@ -231,6 +231,24 @@ impl Cart {
         }
     }
 
+    /// Sends a guest cart on whose target was closed before it took the guest's lines.
+    /// Closed is final, so that the first target never will, and nothing is merged twice.
+    pub fn redirect(&mut self, closed: &Self, target: &CartId) -> Result<(), CartError> {
+        let taken = closed.header.merged.get(&self.header.id) == self.header.closed_at.as_ref()
+            || closed
+                .header
+                .merged_floor
+                .is_some_and(|floor| self.header.closed_at <= Some(floor));
+        let is_target = self.header.merges_into.as_ref() == Some(&closed.header.id);
+        if is_target && closed.header.status != CartStatus::Active && !taken {
+            self.header.merges_into = Some(target.clone());
+            return Ok(());
+        }
+        Err(CartError::NotClosedForMerge {
+            cart: self.header.id.clone(),
+        })
+    }
+
     pub fn header(&self) -> &CartHeader {
         &self.header
     }

@@ -34,7 +34,9 @@ mod product;
 
 mod order;
 
-pub use text::{Address, DeviceType, Image, PaymentMethod, ProductName, TextError, UserAgent};
+pub use text::{
+    Address, Description, DeviceType, Image, PaymentMethod, ProductName, TextError, UserAgent,
+};
 
 pub use id::{
     CartId, CategoryName, ID_BYTES_MAX, IdError, IdempotencyKey, OrderId, ProductId,
@@ -66,6 +68,7 @@ pub use stock::{
 pub use product::{Bucket, PriceMoved, Product, ProductError, STOCKS_MAX, StockKey, Take};
 
 pub use order::{
-    Fingerprint, FingerprintError, ORDER_LINES_MAX, Order, OrderError, OrderHeader, OrderLine,
-    OrderRequest, OrderStatus, Repeat, RequestFields, StatusChange, StatusError, StockEffect,
+    AskedLine, AskedOrder, Fingerprint, FingerprintError, ORDER_LINES_MAX, Order, OrderError,
+    OrderHeader, OrderLine, OrderRequest, OrderStatus, Repeat, RequestFields, StatusChange,
+    StatusError, StockEffect,
 };

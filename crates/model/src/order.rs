@@ -7,7 +7,8 @@ mod request;
 mod status;
 
 pub use request::{
-    Fingerprint, FingerprintError, ORDER_LINES_MAX, OrderLine, OrderRequest, RequestFields,
+    AskedLine, AskedOrder, Fingerprint, FingerprintError, ORDER_LINES_MAX, OrderLine, OrderRequest,
+    RequestFields,
 };
 pub use status::{OrderStatus, StatusChange, StatusError, StockEffect};
 
@@ -122,16 +123,14 @@ impl Order {
 
     /// Compares all that the id and the fingerprint were computed from: neither hash is
     /// a cryptographic one, and the client chooses what goes in.
-    pub fn judge_repeat(&self, user: &UserId, request: &OrderRequest) -> Repeat {
+    pub fn judge_repeat(&self, user: &UserId, asked: &AskedOrder) -> Repeat {
         if self.header.user != *user {
             return Repeat::OtherOrder;
         }
         match &self.request {
             None => Repeat::AbortedUnseen,
-            Some(first) if first.idempotency_key() != request.idempotency_key() => {
-                Repeat::OtherOrder
-            }
-            Some(first) if first == request => Repeat::Same,
+            Some(first) if *first.idempotency_key() != asked.idempotency_key => Repeat::OtherOrder,
+            Some(first) if first.answers(asked) => Repeat::Same,
             Some(_) => Repeat::OtherRequest,
         }
     }

@@ -8,7 +8,7 @@ use crate::id::{CategoryName, OrderId, ProductId, ZoneName};
 use crate::money::Money;
 use crate::quantity::Quantity;
 use crate::stock::{Stock, TakeOutcome};
-use crate::text::ProductName;
+use crate::text::{Description, Image, ProductName};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -36,6 +36,8 @@ pub struct Product {
     category: CategoryName,
     pub name: ProductName,
     pub price: Money,
+    pub image: Option<Image>,
+    pub description: Option<Description>,
     pub attributes: Attributes,
     stocks: BTreeMap<StockKey, Stock>,
 }
@@ -100,6 +102,8 @@ impl Product {
             category,
             name,
             price,
+            image: None,
+            description: None,
             attributes,
             stocks: BTreeMap::new(),
         }

@@ -97,9 +97,8 @@ pub enum ClaimOutcome {
 pub enum GiveOutcome {
     Given,
     AlreadyReturned,
-    /// Never taken, or settled and forgotten. If the order's record says that it was
-    /// sold, `give_forgotten` brings the pieces back.
-    Unknown,
+    /// Never taken: nothing came back, and nothing can be taken any more.
+    NothingHeld,
     BelowFloor {
         floor: Timestamp,
     },
@@ -205,9 +204,20 @@ impl Stock {
     /// `at` is when the order was aborted, cancelled or returned, the same in every
     /// attempt. It becomes the reservation's moment: once that is forgotten, the floor
     /// is above it, and a late repeat through `give_forgotten` is refused.
-    pub fn give(&mut self, order: &OrderId, at: Timestamp) -> GiveOutcome {
+    ///
+    /// An order that holds nothing leaves a mark all the same: its take may still be on
+    /// its way from a process that slept, and would hold pieces for nobody. An order that
+    /// was sold may be forgotten here and comes back by `give_forgotten` instead.
+    pub fn give(&mut self, order: &OrderId, quantity: Quantity, at: Timestamp) -> GiveOutcome {
         let Some(known) = self.reservations.get_mut(order) else {
-            return GiveOutcome::Unknown;
+            return match self.floor {
+                Some(floor) if at <= floor => GiveOutcome::BelowFloor { floor },
+                _ => {
+                    self.insert(order, quantity, at, ReservationState::Returned);
+                    self.forget_oldest_settled();
+                    GiveOutcome::NothingHeld
+                }
+            };
         };
         match known.state {
             ReservationState::Returned => return GiveOutcome::AlreadyReturned,
@@ -229,7 +239,7 @@ impl Stock {
         at: Timestamp,
     ) -> Result<GiveOutcome, StockError> {
         if self.reservations.contains_key(order) {
-            return Ok(self.give(order, at));
+            return Ok(self.give(order, quantity, at));
         }
         if let Some(floor) = self.floor
             && at <= floor

@@ -78,6 +78,10 @@ text_newtype!(
     Image, "image", 1..=512
 );
 text_newtype!(
+    /// What the product page says about a product, as one paragraph.
+    Description, "description", 1..=4096
+);
+text_newtype!(
     /// Delivery address on one line, as the shopper gave it.
     Address, "delivery address", 1..=512
 );

@@ -162,6 +162,24 @@ fn what_the_shopper_changed_after_a_merge_is_not_undone_by_its_retry() {
     assert_eq!(merge(&mut cart, &guest), Ok(MergeOutcome::AlreadyMerged));
 }
 
+/// All carts of the guest have expired, and the numbers start again.
+#[test]
+fn a_later_guest_cart_of_the_same_id_adds_to_what_the_first_one_brought() {
+    let mut cart = user_cart(&Lines::from([(1, (1, 100))]));
+    let first = guest_cart("s-1", &cart, &Lines::from([(1, (2, 100))]));
+    assert_eq!(merge(&mut cart, &first), Ok(MergeOutcome::Merged));
+    let week = Lifetime::from_seconds(7 * 86_400).unwrap();
+    let mut second = Cart::for_guest(&session("s-1"), 1, week, at(20));
+    put_all(&mut second, &Lines::from([(1, (3, 100)), (2, (4, 100))]));
+    second.abandon_into(cart.id(), at(30)).unwrap();
+    assert_eq!(second.id(), first.id());
+    for expected in [MergeOutcome::Merged, MergeOutcome::AlreadyMerged] {
+        assert_eq!(merge(&mut cart, &second), Ok(expected));
+        let pieces = BTreeMap::from([(product(1), 6), (product(2), 4)]);
+        assert_eq!(shown(&cart), pieces);
+    }
+}
+
 #[test]
 fn a_guest_cart_goes_into_one_cart_only_and_only_when_closed() {
     let ann = user_cart(&Lines::new());

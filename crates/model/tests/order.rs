@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use model::{
-    Address, CategoryName, Fingerprint, IdempotencyKey, Money, ORDER_LINES_MAX, Order, OrderError,
-    OrderId, OrderLine, OrderRequest, OrderStatus, PaymentMethod, ProductId, ProductName, Quantity,
-    Repeat, RequestFields, StatusChange, StatusError, StockEffect, Timestamp, UserId, ZoneName,
+    Address, AskedLine, AskedOrder, CategoryName, Fingerprint, IdempotencyKey, Money,
+    ORDER_LINES_MAX, Order, OrderError, OrderId, OrderLine, OrderRequest, OrderStatus,
+    PaymentMethod, ProductId, ProductName, Quantity, Repeat, RequestFields, StatusChange,
+    StatusError, StockEffect, Timestamp, UserId, ZoneName,
 };
 use proptest::prelude::*;
 
@@ -35,6 +36,21 @@ fn fields(lines: Vec<OrderLine>) -> RequestFields {
 
 fn request(lines: Vec<OrderLine>) -> OrderRequest {
     OrderRequest::new(fields(lines)).unwrap()
+}
+
+fn asked(request: &OrderRequest) -> AskedOrder {
+    let lines = request.lines().iter().rev().map(|line| AskedLine {
+        product: line.product.clone(),
+        quantity: line.quantity,
+        price: line.price,
+    });
+    AskedOrder {
+        idempotency_key: request.idempotency_key().clone(),
+        lines: lines.collect(),
+        geo_zone: request.geo_zone().clone(),
+        address: request.address().clone(),
+        payment_method: request.payment_method().clone(),
+    }
 }
 
 fn ann() -> UserId {
@@ -139,14 +155,14 @@ fn a_repeated_request_is_recognised_and_another_one_is_refused() {
         order.header().id,
         OrderId::derived(&ann(), first.idempotency_key())
     );
-    assert_eq!(order.judge_repeat(&ann(), &first), Repeat::Same);
+    assert_eq!(order.judge_repeat(&ann(), &asked(&first)), Repeat::Same);
     let bob = UserId::parse("bob").unwrap();
-    assert_eq!(order.judge_repeat(&bob, &first), Repeat::OtherOrder);
+    assert_eq!(order.judge_repeat(&bob, &asked(&first)), Repeat::OtherOrder);
 
     let mut key = fields(vec![line(1, 1, 100)]);
     key.idempotency_key = IdempotencyKey::parse("key-2").unwrap();
     let key = OrderRequest::new(key).unwrap();
-    assert_eq!(order.judge_repeat(&ann(), &key), Repeat::OtherOrder);
+    assert_eq!(order.judge_repeat(&ann(), &asked(&key)), Repeat::OtherOrder);
     assert_eq!(key.fingerprint(), first.fingerprint());
 
     let mut zone = fields(vec![line(1, 1, 100)]);
@@ -158,7 +174,10 @@ fn a_repeated_request_is_recognised_and_another_one_is_refused() {
         OrderRequest::new(zone).unwrap(),
     ];
     for other in others {
-        assert_eq!(order.judge_repeat(&ann(), &other), Repeat::OtherRequest);
+        assert_eq!(
+            order.judge_repeat(&ann(), &asked(&other)),
+            Repeat::OtherRequest
+        );
         assert_ne!(other.fingerprint(), first.fingerprint());
     }
     let text = first.fingerprint().to_string();
@@ -171,7 +190,10 @@ fn an_order_aborted_before_it_arrived_stays_aborted() {
     let late = request(vec![line(1, 1, 100)]);
     let id = OrderId::derived(&ann(), late.idempotency_key());
     let mut order = Order::aborted_unseen(id, ann(), at(5));
-    assert_eq!(order.judge_repeat(&ann(), &late), Repeat::AbortedUnseen);
+    assert_eq!(
+        order.judge_repeat(&ann(), &asked(&late)),
+        Repeat::AbortedUnseen
+    );
     assert_eq!((order.lines().len(), order.total()), (0, Money::ZERO));
     for next in OrderStatus::ALL {
         assert!(order.change_status(next, at(6)).is_err());

@@ -2,13 +2,18 @@
 //! answers what it found in words; nothing found is a history that holds.
 
 mod applied;
+mod carts;
 mod endings;
 mod headers;
 mod journal;
 mod listings;
+mod merges;
+mod orders;
 mod owners;
 mod registers;
 mod revisions;
+mod sessions;
+mod shelves;
 mod stock;
 
 #[cfg(test)]
@@ -21,7 +26,7 @@ type Check = fn(&History) -> Vec<String>;
 
 /// Everything that should not have happened.
 pub fn judge(history: &History) -> Vec<String> {
-    let checks: [(&str, Check); 9] = [
+    let checks: [(&str, Check); 14] = [
         ("applied", applied::check),
         ("registers", registers::check),
         ("headers", headers::check),
@@ -31,6 +36,11 @@ pub fn judge(history: &History) -> Vec<String> {
         ("journal", journal::check),
         ("listings", listings::check),
         ("endings", endings::check),
+        ("orders", orders::check),
+        ("shelves", shelves::check),
+        ("carts", carts::check),
+        ("merges", merges::check),
+        ("sessions", sessions::check),
     ];
     let mut breaches = history.breaches.clone();
     for (name, check) in checks {

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine_api::{Timestamp, World};
@@ -70,6 +70,32 @@ impl SimulatedWorld {
             jump_us: 0,
             chance: Mutex::new(chance),
         }
+    }
+}
+
+/// Another world whose clock runs ahead by so much.
+#[derive(Debug)]
+pub struct AheadWorld {
+    pub world: Arc<dyn World>,
+    pub by: Duration,
+}
+
+impl World for AheadWorld {
+    fn now(&self) -> Timestamp {
+        let by_us = i64::try_from(self.by.as_micros()).unwrap_or(0);
+        Timestamp::from_unix_micros(self.world.now().unix_micros() + by_us)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.world.elapsed()
+    }
+
+    fn random(&self) -> u64 {
+        self.world.random()
+    }
+
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.world.sleep(duration)
     }
 }
 

@@ -1,10 +1,11 @@
-//! A seeded world: the real router over servers that lose, delay and repeat
-//! what they are sent, judged after the fact.
+//! A seeded world: the real shop and the real router over servers that lose,
+//! delay and repeat what they are sent, judged after the fact.
 //!
 //! ```text
-//!   shoppers ─▶ routers (own clocks, may crash) ─▶ links (faults) ─▶ memory engines
-//!                        movers (may pause, crash) ─┘     │
-//!   recording ◀── operations, applied changes, maps ──────┘
+//!   visitors ─▶ shop ─┐ (processes: own clocks, sweepers, may crash)
+//!   shoppers ─────────┴▶ routers ─▶ links (faults) ─▶ memory engines
+//!                 movers (may pause, crash) ─┘              │
+//!   recording ◀── requests, applied changes, maps ──────────┘
 //!       └─▶ checks: what must hold of every history
 //! ```
 //!
@@ -19,6 +20,7 @@ pub mod checks;
 pub mod clock;
 pub mod control;
 pub mod engine;
+pub mod ledger;
 pub mod link;
 pub mod mover;
 pub mod recording;
@@ -27,3 +29,4 @@ pub mod scenery;
 pub mod seed;
 pub mod serving;
 pub mod shopper;
+pub mod visitor;

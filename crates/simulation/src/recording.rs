@@ -14,9 +14,11 @@ use engine_api::{
     WriteContext,
 };
 use router::{Map, ShardName};
+use shop_service::{ShopError, Swept};
 use tokio::time::Instant;
 
 use crate::chance::fnv;
+use crate::ledger::{Deed, Told, Wish};
 
 /// A place in the order of all events. Of two, the lower came first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +33,8 @@ pub struct History {
     started: Instant,
     pub events: Vec<Event>,
     pub operations: Vec<Operation>,
+    /// What visitors asked of the shop.
+    pub deeds: Vec<Deed>,
     pub applied: Vec<Applied>,
     pub fences: Vec<Raised>,
     pub terms: Vec<Claimed>,
@@ -39,12 +43,23 @@ pub struct History {
     pub breaches: Vec<String>,
     /// What the journals hold at the end, per shard.
     pub journals: BTreeMap<ShardName, Vec<(RecordKey, Revision)>>,
-    /// What stands at the owners at the end.
+    /// What shoppers read at the end.
     pub images: Vec<Record>,
+    /// What the owners hold at the end, seen by nobody's request.
+    pub standing: Vec<Record>,
+    pub sweeps: Sweeps,
     pub fence_kind: FenceKind,
     pub crashes: u64,
     pub moves_done: u64,
     pub moves_given_up: u64,
+}
+
+/// What all sweepers of a seed did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sweeps {
+    pub passes: u64,
+    pub finished: u64,
+    pub aborted: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -173,6 +188,51 @@ impl Recording {
         operation.end = end;
     }
 
+    /// A visitor begins a request of the shop.
+    pub fn begin(&self, visitor: usize, wish: Wish) -> Entry {
+        let mut history = self.lock();
+        let number = history.deeds.len();
+        let invoked = history.note(format!("visitor {visitor} asks ${number} {wish}"));
+        let invoked_at = history.started.elapsed();
+        history.deeds.push(Deed {
+            visitor,
+            wish,
+            invoked,
+            invoked_at,
+            ended: None,
+            ended_at: None,
+            told: Told::Nothing,
+        });
+        Entry(number)
+    }
+
+    pub fn tell(&self, entry: Entry, told: Told) {
+        let mut history = self.lock();
+        let moment = history.note(format!("answer to ${}: {told}", entry.0));
+        let ended_at = history.started.elapsed();
+        let deed = &mut history.deeds[entry.0];
+        deed.ended = Some(moment);
+        deed.ended_at = Some(ended_at);
+        deed.told = told;
+    }
+
+    pub fn swept(&self, process: usize, swept: &Result<Swept, ShopError>) {
+        let mut history = self.lock();
+        history.sweeps.passes += 1;
+        match swept {
+            Ok(swept) => {
+                history.sweeps.finished += swept.finished;
+                history.sweeps.aborted += swept.aborted;
+                if *swept != Swept::default() {
+                    history.note(format!("process {process} swept: {swept:?}"));
+                }
+            }
+            Err(error) => {
+                history.note(format!("process {process} cannot sweep: {error}"));
+            }
+        }
+    }
+
     /// For the parts of the world that add to the history in their own words.
     pub fn with<T>(&self, add: impl FnOnce(&mut History) -> T) -> T {
         add(&mut self.lock())
@@ -201,6 +261,7 @@ impl History {
             started,
             events: Vec::new(),
             operations: Vec::new(),
+            deeds: Vec::new(),
             applied: Vec::new(),
             fences: Vec::new(),
             terms: Vec::new(),
@@ -208,6 +269,8 @@ impl History {
             breaches: Vec::new(),
             journals: BTreeMap::new(),
             images: Vec::new(),
+            standing: Vec::new(),
+            sweeps: Sweeps::default(),
             fence_kind,
             crashes: 0,
             moves_done: 0,

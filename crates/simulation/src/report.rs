@@ -1,11 +1,18 @@
 //! Many seeds, and what happened in them.
 
+mod events;
+
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use events::events;
+
 use crate::recording::{End, Intent};
 use crate::seed::{Lived, live};
+
+pub use events::EVENTS;
 
 /// How many threads live through seeds, each with a runtime of its own.
 const THREADS: u64 = 2;
@@ -23,6 +30,8 @@ pub struct Tally {
     pub moves_done: u64,
     pub moves_given_up: u64,
     pub crashes: u64,
+    /// What happened in the shop, by [`EVENTS`].
+    pub events: BTreeMap<&'static str, u64>,
 }
 
 /// A seed that does not hold, and why.
@@ -87,6 +96,9 @@ impl Tally {
         self.moves_done += lived.history.moves_done;
         self.moves_given_up += lived.history.moves_given_up;
         self.crashes += lived.history.crashes;
+        for (event, times) in events(&lived.history) {
+            *self.events.entry(event).or_default() += times;
+        }
         for operation in &lived.history.operations {
             match (&operation.intent, &operation.end) {
                 (Intent::Write(_), End::Done { .. }) => self.acknowledged += 1,
@@ -109,7 +121,12 @@ impl fmt::Display for Tally {
         writeln!(f, "listings: {}", self.listings)?;
         writeln!(f, "moves done: {}", self.moves_done)?;
         writeln!(f, "moves given up: {}", self.moves_given_up)?;
-        write!(f, "crashes: {}", self.crashes)
+        write!(f, "crashes: {}", self.crashes)?;
+        for event in EVENTS {
+            let times = self.events.get(event).copied().unwrap_or_default();
+            write!(f, "\n{event}: {times}")?;
+        }
+        Ok(())
     }
 }
 

@@ -4,6 +4,8 @@
 //! what a read shows names the write it came from.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use engine_api::{
@@ -11,6 +13,7 @@ use engine_api::{
     StockAction, Timestamp, expiry_fields,
 };
 use layout::{Collection, Field, Fields, ShardKey, Value};
+use model::{CartId, CartOwner, Money};
 use router::{CollectionMap, Cut, Map, ShardName};
 use rust_decimal::Decimal;
 
@@ -24,6 +27,17 @@ pub const PRICES_CENTS: [i64; 3] = [500, 600, 700];
 /// Pieces of each product that ever arrive.
 pub const PIECES: u64 = 30;
 pub const CATEGORY: &str = "home";
+
+/// Shoppers and visitors have users and products of their own: what shoppers
+/// write is made up, and no shop would read it.
+pub const VISITORS_USERS: [&str; 2] = ["dan", "eve"];
+pub const GOODS: [&str; 2] = ["mug", "pen"];
+pub const GOODS_CATEGORY: &str = "kitchen";
+/// Pieces of each of the goods that are there at first.
+pub const GOODS_PIECES: u64 = 9;
+pub const ZONE: &str = "north";
+/// Carts of one user that a move may pick by name.
+const CARTS_NAMED: u64 = 3;
 
 /// The source of numbers that make written values unique.
 #[derive(Debug, Default)]
@@ -54,23 +68,50 @@ pub fn first_map(shards: &[ShardName]) -> Map {
 /// The header field that routes records of the collection.
 pub fn routing_field(collection: Collection) -> Field {
     match collection {
-        Collection::Carts | Collection::Orders => Field::UserId,
+        Collection::Carts => Field::CartId,
+        Collection::Orders => Field::UserId,
         Collection::Products => Field::ProductId,
         Collection::Sessions => Field::SessionId,
     }
 }
 
-/// The routing texts that records of the collection can have.
-pub fn routing_texts(collection: Collection) -> &'static [&'static str] {
+/// Routing texts that records of the collection can have. Those of guests are
+/// drawn on the way.
+pub fn routing_texts(collection: Collection) -> Vec<String> {
+    let texts = |some: &[&str], more: &[&str]| -> Vec<String> {
+        let all = some.iter().chain(more);
+        all.map(|text| (*text).to_owned()).collect()
+    };
     match collection {
-        Collection::Carts | Collection::Orders => &USERS,
-        Collection::Products => &PRODUCTS,
-        Collection::Sessions => &SESSIONS,
+        Collection::Carts => {
+            let shoppers = USERS.iter().map(|user| cart_id(user));
+            let visitors = VISITORS_USERS.iter().flat_map(|user| {
+                let owner = CartOwner::User(noun(user));
+                (1..=CARTS_NAMED).map(move |ordinal| CartId::of_owner(&owner, ordinal).to_string())
+            });
+            shoppers.chain(visitors).collect()
+        }
+        Collection::Orders => texts(&USERS, &VISITORS_USERS),
+        Collection::Products => texts(&PRODUCTS, &GOODS),
+        Collection::Sessions => texts(&SESSIONS, &[]),
     }
 }
 
+/// A name of the scenery as one of the model's nouns.
+pub fn noun<T: FromStr<Err: Debug>>(text: &str) -> T {
+    text.parse().expect("the scenery's names are in order")
+}
+
+pub fn money(cents: i64) -> Money {
+    Money::from_decimal(Decimal::new(cents, 2)).expect("the scenery's prices are in order")
+}
+
 pub fn cart(user: &str) -> RecordKey {
-    key(Collection::Carts, &format!("cart-{user}"), user)
+    key(Collection::Carts, &cart_id(user), &cart_id(user))
+}
+
+fn cart_id(user: &str) -> String {
+    format!("cart-{user}")
 }
 
 pub fn order(id: &str, user: &str) -> RecordKey {
@@ -96,7 +137,7 @@ fn key(collection: Collection, id: &str, routed_by: &str) -> RecordKey {
 
 pub fn cart_header(user: &str, status: &str, marks: &Marks) -> Fields {
     Fields::new()
-        .with(Field::CartId, Value::text(format!("cart-{user}")))
+        .with(Field::CartId, Value::text(cart_id(user)))
         .with(Field::UserId, Value::text(user))
         .with(Field::Status, Value::text(status))
         .with(

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use engine_api::{
     ControlStore, Engine, EngineError, FenceKind, JournalEvent, Maintenance, Position,
-    PriceCondition, StockAction, Timestamp, Together, World,
+    PriceCondition, Scan, StockAction, Timestamp, Together, World,
 };
-use layout::Collection;
+use layout::{Collection, Scope};
+use model::Lifetime;
 use router::{Limits, MapKeeper, ShardName};
+use shop_service::{Settings, Swept};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -24,13 +26,28 @@ use crate::link::{Link, Weather};
 use crate::mover::Supervisor;
 use crate::recording::{History, Recording};
 use crate::scenery::{
-    Marks, PIECES, PRODUCTS, SESSIONS, USERS, cart, create, first_map, product, product_header,
-    session, stock,
+    GOODS, GOODS_PIECES, Marks, PIECES, PRODUCTS, SESSIONS, USERS, cart, create, first_map,
+    product, product_header, session, stock,
 };
 use crate::serving::{Process, Site};
-use crate::shopper::{Shop, Shopper};
+use crate::shopper::{Shared, Shopper};
+use crate::visitor::{Hall, Visitor};
 
-const SHOPPERS: usize = 6;
+/// Who comes: those who use the router alone, those who use the shop, or both.
+const COMPANIES: [Company; 3] = [
+    Company {
+        shoppers: 6,
+        visitors: 0,
+    },
+    Company {
+        shoppers: 0,
+        visitors: 4,
+    },
+    Company {
+        shoppers: 3,
+        visitors: 3,
+    },
+];
 const CRASHES_MAX: u64 = 2;
 const CRASH_AT_MS_MAX: u64 = 900;
 const DOWN_MS_MAX: u64 = 250;
@@ -38,6 +55,19 @@ const DOWN_MS_MAX: u64 = 250;
 const QUIET_LOOKS_MAX: u32 = 10_000;
 const QUIET_LOOK: Duration = Duration::from_millis(20);
 const BY_LEASE_PERCENT: u64 = 30;
+/// How old an open order is when a sweeper takes it up.
+const SWEEP_AFTER_S: u32 = 1;
+/// How far ahead the clocks of impatient sweepers are.
+const IMPATIENCE: Duration = Duration::from_millis(850);
+/// Longer than a sweeper's patience and all that clocks can differ.
+const UNTIL_ALL_IS_OLD: Duration = Duration::from_secs(3);
+const LAST_SWEEPS_MAX: u32 = 20;
+
+#[derive(Clone, Copy, Debug)]
+struct Company {
+    shoppers: usize,
+    visitors: usize,
+}
 
 /// A seed lived through: what happened, and what should not have.
 #[derive(Debug)]
@@ -70,7 +100,9 @@ struct Stage {
     recording: Recording,
     shards: BTreeMap<ShardName, Arc<FaultyEngine>>,
     control: Arc<FaultyControl>,
-    shop: Arc<Shop>,
+    company: Company,
+    shared: Arc<Shared>,
+    hall: Arc<Hall>,
     serving: Vec<ShardName>,
     origins: BTreeMap<ShardName, Position>,
 }
@@ -78,6 +110,7 @@ struct Stage {
 impl Stage {
     fn set(seed: u64) -> Stage {
         let mut chance = Chance::new(seed).stream("stage");
+        let mut chance_of_company = Chance::new(seed).stream("company");
         let by_lease = chance.percent(BY_LEASE_PERCENT);
         let fence_kind = if by_lease {
             FenceKind::ByLease
@@ -115,6 +148,16 @@ impl Stage {
                 hold_poll_ms: 20,
                 ..Limits::default()
             },
+            settings: Settings {
+                sweep_after_s: Lifetime::from_seconds(SWEEP_AFTER_S)
+                    .expect("a second is a lifetime"),
+                ..Settings::default()
+            },
+            sweepers_ahead: if chance_of_company.percent(60) {
+                IMPATIENCE
+            } else {
+                Duration::ZERO
+            },
             recording: recording.clone(),
             writers: AtomicU8::new(0),
         });
@@ -123,8 +166,9 @@ impl Stage {
             let world = Arc::new(SimulatedWorld::skewed(started, own));
             Arc::new(Process::new(number, Arc::clone(&site), world))
         });
-        let shop = Arc::new(Shop {
-            processes: processes.collect(),
+        let processes: Vec<Arc<Process>> = processes.collect();
+        let shared = Arc::new(Shared {
+            processes: processes.clone(),
             recording: recording.clone(),
             marks: Marks::default(),
             together: match fence_kind {
@@ -132,6 +176,15 @@ impl Stage {
                 FenceKind::ByLease => Together::Unsupported,
             },
             orders: Mutex::default(),
+        });
+        let hall = Arc::new(Hall {
+            processes,
+            recording: recording.clone(),
+            guests: Mutex::default(),
+            orders: Mutex::default(),
+            pieces: AtomicU32::new(0),
+            keys: AtomicU64::new(0),
+            received: AtomicU64::new(GOODS_PIECES),
         });
         let serving = if fence_kind == FenceKind::ByLease || chance.percent(60) {
             vec![names[0].clone()]
@@ -145,7 +198,9 @@ impl Stage {
             recording,
             shards,
             control,
-            shop,
+            company: *chance_of_company.pick(&COMPANIES),
+            shared,
+            hall,
             serving,
             origins: BTreeMap::new(),
         }
@@ -155,6 +210,7 @@ impl Stage {
         self.open().await;
         self.links().for_each(Link::disturb);
         let mut tasks = self.shoppers();
+        tasks.extend(self.visitors());
         tasks.extend(self.movers());
         tasks.extend(self.crashes());
         for task in tasks {
@@ -164,8 +220,12 @@ impl Stage {
             }
         }
         self.links().for_each(Link::calm);
+        let processes = self.hall.processes.iter();
+        processes.for_each(|process| process.stop_sweeper());
         self.wait_for_late_deliveries().await;
+        self.sweep_up().await;
         self.look_at_everything().await;
+        self.look_behind().await;
         self.read_journals().await;
         self.recording.history()
     }
@@ -183,16 +243,19 @@ impl Stage {
             .publish(&first_map(&self.serving))
             .await
             .expect("nothing is in the way of a first map");
-        for process in &self.shop.processes {
+        for process in &self.shared.processes {
             process.start().await;
+            if self.company.visitors > 0 {
+                process.start_sweeper();
+            }
         }
         let keeper = Shopper::new(
-            SHOPPERS,
-            Arc::clone(&self.shop),
+            self.company.shoppers,
+            Arc::clone(&self.shared),
             self.chance.stream("keeper"),
         );
         for name in PRODUCTS {
-            let header = product_header(name, 500, &self.shop.marks);
+            let header = product_header(name, 500, &self.shared.marks);
             keeper
                 .write(vec![create(&product(name), header, vec![])])
                 .await;
@@ -201,14 +264,30 @@ impl Stage {
                 .write(vec![stock(&product(name), PriceCondition::Any, receive)])
                 .await;
         }
+        let chance = self.chance.stream("manager");
+        let manager = Visitor::new(self.company.visitors, Arc::clone(&self.hall), chance);
+        for name in GOODS {
+            manager.set_price(name, 500).await;
+            manager.receive(name, GOODS_PIECES).await;
+        }
     }
 
     fn shoppers(&self) -> Vec<JoinHandle<()>> {
-        (0..SHOPPERS)
+        (0..self.company.shoppers)
             .map(|number| {
                 let chance = self.chance.stream(&format!("shopper {number}"));
-                let shopper = Shopper::new(number, Arc::clone(&self.shop), chance);
+                let shopper = Shopper::new(number, Arc::clone(&self.shared), chance);
                 tokio::spawn(async move { shopper.go_shopping().await })
+            })
+            .collect()
+    }
+
+    fn visitors(&self) -> Vec<JoinHandle<()>> {
+        (0..self.company.visitors)
+            .map(|number| {
+                let chance = self.chance.stream(&format!("visitor {number}"));
+                let visitor = Visitor::new(number, Arc::clone(&self.hall), chance);
+                tokio::spawn(async move { visitor.look_around().await })
             })
             .collect()
     }
@@ -241,7 +320,8 @@ impl Stage {
     fn crashes(&mut self) -> Vec<JoinHandle<()>> {
         (0..self.chance.below(CRASHES_MAX + 1))
             .map(|_| {
-                let process = Arc::clone(self.chance.pick(&self.shop.processes));
+                let sweeps = self.company.visitors > 0;
+                let process = Arc::clone(self.chance.pick(&self.shared.processes));
                 let at = Duration::from_millis(self.chance.below(CRASH_AT_MS_MAX));
                 let down = Duration::from_millis(self.chance.between(1, DOWN_MS_MAX));
                 tokio::spawn(async move {
@@ -249,6 +329,9 @@ impl Stage {
                     process.crash();
                     sleep(down).await;
                     process.start().await;
+                    if sweeps {
+                        process.start_sweeper();
+                    }
                 })
             })
             .collect()
@@ -265,15 +348,57 @@ impl Stage {
         self.recording.breach("the world does not come to rest");
     }
 
+    /// Sweeps until nothing is left to do, and no sweeper after that.
+    async fn sweep_up(&self) {
+        sleep(UNTIL_ALL_IS_OLD).await;
+        let process = &self.hall.processes[0];
+        for _ in 0..LAST_SWEEPS_MAX {
+            let swept = process.ask(|shop| async move { shop.sweep().await }).await;
+            let Some(swept) = swept else { break };
+            self.recording.swept(0, &swept);
+            if swept == Ok(Swept::default()) {
+                return;
+            }
+        }
+        self.recording.breach("the sweepers find no end");
+    }
+
+    /// What the owners hold, without asking anybody.
+    async fn look_behind(&self) {
+        let map = self.recording.with(|history| {
+            let last = history.maps.last();
+            last.map(|published| Arc::clone(&published.map))
+        });
+        let map = map.expect("a first map was published");
+        for (name, engine) in &self.shards {
+            for collection in Collection::ALL {
+                let scan = Scan {
+                    collection,
+                    scope: Scope::All,
+                    after: None,
+                    until: None,
+                    limit: engine_api::PAGE_RECORDS_MAX,
+                };
+                let page = engine.server().memory.scan(&scan).await;
+                let page = page.expect("the memory engine answers every scan");
+                let own = page
+                    .images
+                    .into_iter()
+                    .filter(|image| map.owner(&image.key).ok() == Some(name));
+                self.recording.with(|history| history.standing.extend(own));
+            }
+        }
+    }
+
     /// The last reads, in quiet, of everything that ever was.
     async fn look_at_everything(&self) {
         let reader = Shopper::new(
-            SHOPPERS + 1,
-            Arc::clone(&self.shop),
+            self.company.shoppers + 1,
+            Arc::clone(&self.shared),
             self.chance.stream("reader"),
         );
         let orders = self
-            .shop
+            .shared
             .orders
             .lock()
             .expect("nobody else is left")

@@ -1,5 +1,6 @@
-//! Processes that serve: a router each, which may die at any await and come
-//! back as another one, with a writer number of its own.
+//! Processes that serve: a router each, a shop on top of it and a sweeper beside
+//! it. A process may die at any await and come back as another one, with a
+//! writer number of its own.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -9,15 +10,20 @@ use std::time::Duration;
 
 use engine_api::{ControlStore, Engine, World, Writer};
 use router::{Limits, MapView, Router, RouterConfig, ShardName};
-use tokio::task::AbortHandle;
+use shop_service::{Settings, Shop, ShopConfig};
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::sleep;
 
+use crate::clock::AheadWorld;
 use crate::recording::Recording;
 
 /// How long a shopper waits before it looks again whether the process is up.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How often a process tries to open its router.
 const OPENINGS_MAX: u32 = 1_000;
+/// How long a sweeper rests.
+const SWEEP_MS_LEAST: u64 = 80;
+const SWEEP_MS_MOST: u64 = 600;
 
 /// What every process of a seed has in common.
 #[derive(Debug)]
@@ -25,6 +31,10 @@ pub struct Site {
     pub shards: BTreeMap<ShardName, Arc<dyn Engine>>,
     pub control: Arc<dyn ControlStore>,
     pub limits: Limits,
+    pub settings: Settings,
+    /// How far sweepers' clocks run ahead. What they take for abandoned may
+    /// still be under way.
+    pub sweepers_ahead: Duration,
     pub recording: Recording,
     /// A number that was given out is not given again: a change that a dead
     /// process left under way must not meet another with its revision.
@@ -41,8 +51,10 @@ pub struct Process {
 
 #[derive(Debug, Default)]
 struct Life {
-    router: Option<Arc<Router>>,
+    /// The router can be reached through it.
+    shop: Option<Arc<Shop>>,
     requests: Vec<AbortHandle>,
+    sweeper: Option<JoinHandle<()>>,
 }
 
 impl Process {
@@ -76,7 +88,12 @@ impl Process {
                     self.site
                         .recording
                         .note(format!("process {} serves", self.number));
-                    self.lock().router = Some(router);
+                    let shop = Shop::new(ShopConfig {
+                        router,
+                        world: Arc::clone(&self.world),
+                        settings: self.site.settings.clone(),
+                    });
+                    self.lock().shop = Some(Arc::new(shop));
                     return;
                 }
                 Err(_) => sleep(LOOK_AGAIN).await,
@@ -87,10 +104,50 @@ impl Process {
             .breach(format!("process {} cannot open a router", self.number));
     }
 
+    /// Sweeps now and then, in this life of the process.
+    pub fn start_sweeper(&self) {
+        self.stop_sweeper();
+        let Some(shop) = self.lock().shop.clone() else {
+            return;
+        };
+        let shop = Shop::new(ShopConfig {
+            router: Arc::clone(shop.router()),
+            world: Arc::new(AheadWorld {
+                world: Arc::clone(&self.world),
+                by: self.site.sweepers_ahead,
+            }),
+            settings: self.site.settings.clone(),
+        });
+        let (number, world) = (self.number, Arc::clone(&self.world));
+        let recording = self.site.recording.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                let spread = world.random() % (SWEEP_MS_MOST - SWEEP_MS_LEAST);
+                sleep(Duration::from_millis(SWEEP_MS_LEAST + spread)).await;
+                let swept = shop.sweep().await;
+                recording.swept(number, &swept);
+            }
+        });
+        self.lock().sweeper = Some(task);
+    }
+
+    pub fn stop_sweeper(&self) {
+        let Some(sweeper) = self.lock().sweeper.take() else {
+            return;
+        };
+        // It never ends by itself.
+        if sweeper.is_finished() {
+            let what = format!("the sweeper of process {} broke", self.number);
+            self.site.recording.breach(what);
+        }
+        sweeper.abort();
+    }
+
     /// Ends every request under way, wherever it waits.
     pub fn crash(&self) {
+        self.stop_sweeper();
         let mut life = self.lock();
-        life.router = None;
+        life.shop = None;
         life.requests.drain(..).for_each(|request| request.abort());
         drop(life);
         self.site
@@ -99,19 +156,29 @@ impl Process {
         self.site.recording.with(|history| history.crashes += 1);
     }
 
-    /// Runs a request inside this process. `None`: the process died with it.
+    /// Runs a request of the router inside this process. `None`: the process
+    /// died with it.
     pub async fn call<T, F>(&self, request: impl FnOnce(Arc<Router>) -> F) -> Option<T>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        let router = loop {
-            if let Some(router) = &self.lock().router {
-                break Arc::clone(router);
+        self.ask(|shop| request(Arc::clone(shop.router()))).await
+    }
+
+    /// Runs a request of the shop inside this process, likewise.
+    pub async fn ask<T, F>(&self, request: impl FnOnce(Arc<Shop>) -> F) -> Option<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let shop = loop {
+            if let Some(shop) = &self.lock().shop {
+                break Arc::clone(shop);
             }
             sleep(LOOK_AGAIN).await;
         };
-        let task = tokio::spawn(request(router));
+        let task = tokio::spawn(request(shop));
         self.lock().requests.push(task.abort_handle());
         match task.await {
             Ok(answer) => Some(answer),

@@ -1,4 +1,4 @@
-//! Shoppers: each asks one thing after another, sometimes two at once, and
+//! Shoppers: each asks the router one thing after another, sometimes two at once, and
 //! keeps an honest ledger of what it asked and what it was told.
 
 mod browsing;
@@ -29,7 +29,7 @@ const AT_HOME_PERCENT: u64 = 80;
 
 /// What all shoppers share.
 #[derive(Debug)]
-pub struct Shop {
+pub struct Shared {
     pub processes: Vec<Arc<Process>>,
     pub recording: Recording,
     pub marks: Marks,
@@ -42,17 +42,17 @@ pub struct Shop {
 #[derive(Debug)]
 pub struct Shopper {
     number: usize,
-    shop: Arc<Shop>,
+    shared: Arc<Shared>,
     chance: Mutex<Chance>,
     /// The newest revision this shopper has seen of each record (W5).
     seen: Arc<Mutex<BTreeMap<RecordKey, Revision>>>,
 }
 
 impl Shopper {
-    pub fn new(number: usize, shop: Arc<Shop>, chance: Chance) -> Shopper {
+    pub fn new(number: usize, shared: Arc<Shared>, chance: Chance) -> Shopper {
         Shopper {
             number,
-            shop,
+            shared,
             chance: Mutex::new(chance),
             seen: Arc::default(),
         }
@@ -76,7 +76,7 @@ impl Shopper {
     pub async fn write(&self, changes: Vec<Change>) -> Option<End> {
         let process = self.process();
         let request = |router: Arc<Router>| {
-            let (recording, seen) = (self.shop.recording.clone(), Arc::clone(&self.seen));
+            let (recording, seen) = (self.shared.recording.clone(), Arc::clone(&self.seen));
             let keys: Vec<RecordKey> = changes.iter().map(|change| change.key().clone()).collect();
             let floor = floor(&seen, &keys);
             let entry = recording.invoke(self.number, Intent::Write(changes.clone()));
@@ -117,7 +117,7 @@ impl Shopper {
     pub async fn read(&self, key: &RecordKey) -> Option<Option<Record>> {
         let process = self.process();
         let request = |router: Arc<Router>| {
-            let (recording, seen) = (self.shop.recording.clone(), Arc::clone(&self.seen));
+            let (recording, seen) = (self.shared.recording.clone(), Arc::clone(&self.seen));
             let entry = recording.invoke(self.number, Intent::Read(key.clone()));
             let key = key.clone();
             async move {
@@ -155,7 +155,7 @@ impl Shopper {
     /// Asks for all pages of a listing.
     pub async fn list(&self, query: Query) {
         let process = self.process();
-        let (recording, shopper) = (self.shop.recording.clone(), self.number);
+        let (recording, shopper) = (self.shared.recording.clone(), self.number);
         process
             .call(move |router| async move {
                 let entry = recording.invoke(shopper, Intent::List(query.clone()));
@@ -189,7 +189,7 @@ impl Shopper {
     }
 
     fn process(&self) -> Arc<Process> {
-        let processes = &self.shop.processes;
+        let processes = &self.shared.processes;
         let mut chance = self.chance();
         if chance.percent(AT_HOME_PERCENT) {
             return Arc::clone(&processes[self.number % processes.len()]);
@@ -198,7 +198,7 @@ impl Shopper {
     }
 
     fn now(&self) -> Timestamp {
-        self.shop.processes[self.number % self.shop.processes.len()]
+        self.shared.processes[self.number % self.shared.processes.len()]
             .world()
             .now()
     }

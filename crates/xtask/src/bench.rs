@@ -16,7 +16,7 @@ use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
 pub struct Options {
-    /// One benchmark, such as `engine`; all of them when left out
+    /// One benchmark, such as `engine` or `http`; all of them when left out
     name: Option<String>,
     /// A short run that shows that the benchmark works; its numbers prove little
     #[arg(long)]
@@ -48,6 +48,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Verdict> 
     for stale in result_files(&results, options.name.as_deref())? {
         fs::remove_file(&stale).with_context(|| format!("cannot remove {}", stale.display()))?;
     }
+    if options.name.as_deref().is_none_or(|name| name == "http") {
+        build_product(workspace)?;
+    }
     let mut cargo = workspace.cargo();
     cargo
         .args(["run", "--release", "--package", "bench", "--"])
@@ -74,6 +77,19 @@ pub fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Verdict> 
     } else {
         Verdict::Fails
     })
+}
+
+/// The benchmark of HTTP starts the product's own program, which lies beside it once it is built.
+fn build_product(workspace: &Workspace) -> anyhow::Result<()> {
+    let built = workspace
+        .cargo()
+        .args(["build", "--release", "--package", "caravan"])
+        .status()
+        .context("cargo does not start; is it installed?")?;
+    if !built.success() {
+        bail!("caravan cannot be built ({built}), see above");
+    }
+    Ok(())
 }
 
 /// The name becomes a file name, so it may not lead elsewhere.

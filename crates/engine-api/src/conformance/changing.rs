@@ -16,6 +16,7 @@ cases! {
     "E5" ["W3"] an_order_is_shipped_or_cancelled_never_both [ORDERS];
     "E5" ["W3"] a_cart_is_ordered_or_removed_never_both [CARTS];
     "E5" ["W6"] a_change_keeps_the_parts_or_replaces_them_all [CARTS];
+    "E5" ["W14"] a_change_puts_some_parts_and_keeps_the_others [CARTS];
     "E5" [] nothing_can_be_changed_or_removed_where_nothing_lives [];
     "E8" ["W5"] a_header_change_below_what_it_replaces_is_stale [CARTS];
     "E23" ["W8"] a_change_under_another_shard_key_is_not_done [CARTS];
@@ -202,6 +203,33 @@ async fn a_change_keeps_the_parts_or_replaces_them_all(stage: Stage<'_>) -> Chec
         "a patch from before the replacement was answered {old:?}"
     );
     only_the_new_line(&stage, &key).await
+}
+
+async fn a_change_puts_some_parts_and_keeps_the_others(stage: Stage<'_>) -> Checked {
+    let key = stage.cart("put");
+    let created = stage.create_usual(&key).await?;
+    stage.done(set_line(&key, "late", 7)).await?;
+    let header = changed(&stage.header(&key), key.collection, "ordered");
+    let put = |expected, pieces| Change::ChangeIf {
+        key: key.clone(),
+        expected,
+        header: header.clone(),
+        parts: PartsChange::Put(vec![(PartKey::line("new"), line(pieces))]),
+    };
+    let first = stage.done(put(created, 5)).await?;
+    stage.done(put(first, 6)).await?;
+    let again = stage.apply(put(first, 9)).await?;
+    ensure!(
+        matches!(again, Outcome::Conflict { .. }),
+        "a second change of the same header was answered {again:?}"
+    );
+    let record = stage.record(&key).await?;
+    let found = (quantity(&record, "late"), quantity(&record, "new"));
+    ensure!(
+        found == (Some(7), Some(6)),
+        "the kept and the put line are {found:?}"
+    );
+    Ok(())
 }
 
 async fn nothing_can_be_changed_or_removed_where_nothing_lives(stage: Stage<'_>) -> Checked {

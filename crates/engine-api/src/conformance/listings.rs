@@ -56,7 +56,9 @@ impl<'a> Listing<'a> {
             path,
             owner: stage.name(&format!("{path:?}")),
             from: match path {
-                AccessPath::OrdersByPeriod => own_period(stage.case_number),
+                AccessPath::OrdersByPeriod | AccessPath::OrdersOpen => {
+                    own_period(stage.case_number)
+                }
                 _ => seconds_after(Timestamp::from_unix_micros(0), 1_000 * DAY_S),
             },
         };
@@ -86,6 +88,9 @@ impl<'a> Listing<'a> {
         let mut header = self.stage.header(key);
         for field in shape.equals {
             header = header.with(*field, Value::text(self.owner.as_str()));
+        }
+        if let Some((field, text)) = shape.only {
+            header = header.with(field, Value::text(text));
         }
         match (shape.sort, self.sort_value(rank)) {
             (Some((field, _)), Some(value)) => header.with(field, value),
@@ -134,7 +139,7 @@ impl<'a> Listing<'a> {
             .map(|_| Value::text(self.owner.as_str()))
             .collect();
         let mut query = Query::first(self.path, equals, limit);
-        if self.path == AccessPath::OrdersByPeriod {
+        if self.path.shape().equals.is_empty() {
             query.range = SortRange {
                 least: self.sort_value(0),
                 most: self.sort_value(10),

@@ -65,6 +65,7 @@ pub(super) fn counted(received: u64, available: u64, reserved: u64, sold: u64) -
 fn give(stage: &Stage<'_>, order: &str) -> StockAction {
     StockAction::Give {
         order: order.to_owned(),
+        quantity: 2,
         at: stage.now(),
     }
 }
@@ -263,12 +264,11 @@ async fn a_claim_needs_a_reservation_that_was_not_given_back(stage: Stage<'_>) -
         StockRefusal::NoReservation,
     )
     .await?;
-    refusal(
-        &stage,
-        stock(&key, give(&stage, "nobody")),
-        StockRefusal::NoReservation,
-    )
-    .await?;
+    stage.done(stock(&key, give(&stage, "nobody"))).await?;
+    let late = stock(&key, take("nobody", 2, stage.now()));
+    refusal(&stage, late, StockRefusal::NoReservation).await?;
+    let found = counts(&stage, &key).await?;
+    ensure!(found == counted(10, 10, 0, 0), "the stock is {found:?}");
     stage.done(stock(&key, take("a", 1, stage.now()))).await?;
     stage.done(stock(&key, give(&stage, "a"))).await?;
     refusal(&stage, stock(&key, claim("a")), StockRefusal::NoReservation).await

@@ -408,12 +408,11 @@ impl FaultyEngine {
         };
         let mut records = self.inner.scan(&scan).await?.images;
         records.retain(|record| {
-            record
-                .header
-                .content
-                .live()
-                .and_then(|header| header.get(shape.equals[0]))
-                == query.equals.first()
+            let header = record.header.content.live();
+            match shape.equals.first() {
+                Some(field) => header.and_then(|header| header.get(*field)) == query.equals.first(),
+                None => header.is_some(),
+            }
         });
         Ok(Page {
             records,

@@ -232,7 +232,7 @@ mod tests {
             "repair-before-grace",
             &[(KIND, &cassandra("repair_interval_seconds = 2592000"))],
         );
-        assert_eq!(tables.len(), 10, "{tables:#?}");
+        assert_eq!(tables.len(), 11, "{tables:#?}");
         assert!(
             tables[0].contains("refused: carts_by_id: removed rows come back"),
             "{tables:#?}"

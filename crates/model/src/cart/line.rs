@@ -97,6 +97,10 @@ impl LineParts {
         }
     }
 
+    pub(super) fn contribution(&self, guest_cart: &CartId) -> Option<&CartLine> {
+        self.contributions.get(guest_cart)
+    }
+
     pub(super) fn parts(&self) -> impl Iterator<Item = CartPart> + '_ {
         let own = self.own.iter().cloned().map(CartPart::Own);
         own.chain(

@@ -67,7 +67,8 @@ impl Cart {
             });
         }
         // Before the status: a retry that comes after the cart was ordered is done, too.
-        if self.header.merged.contains_key(guest_id) {
+        // By the moment, too: a guest whose carts have all expired gets the same ids again.
+        if self.header.merged.get(guest_id) == Some(&guest.closed_at) {
             return Ok(MergeOutcome::AlreadyMerged);
         }
         if let Some(floor) = self.header.merged_floor
@@ -84,9 +85,19 @@ impl Cart {
     fn contribute(&mut self, guest: &GuestCart<'_>) -> Result<(), CartError> {
         let mut lines = self.lines.clone();
         for part in guest.cart.parts() {
-            let line = part.line().clone();
+            let mut line = part.line().clone();
             let product = line.product.clone();
             let parts: &mut LineParts = lines.entry(product.clone()).or_default();
+            // What an earlier cart of the same id contributed stays.
+            if let Some(earlier) = parts.contribution(guest.cart.id()) {
+                line.quantity = line
+                    .quantity
+                    .checked_add(earlier.quantity)
+                    .map_err(|source| CartError::LineQuantity {
+                        product: product.clone(),
+                        source,
+                    })?;
+            }
             parts.set(CartPart::Contribution {
                 guest_cart: guest.cart.id().clone(),
                 line,

@@ -24,6 +24,25 @@ pub struct OrderLine {
     pub price: Money,
 }
 
+/// A line as a client asks for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedLine {
+    pub product: ProductId,
+    pub quantity: Quantity,
+    pub price: Money,
+}
+
+/// What a client asks for, without what the shop copies in: a product that is renamed
+/// between two attempts does not make them differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedOrder {
+    pub idempotency_key: IdempotencyKey,
+    pub lines: Vec<AskedLine>,
+    pub geo_zone: ZoneName,
+    pub address: Address,
+    pub payment_method: PaymentMethod,
+}
+
 /// The fields as they come in or are stored, not yet checked against each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -78,6 +97,23 @@ impl OrderRequest {
         Ok(Self { fields, total })
     }
 
+    /// Whether a client asked for just this, its lines in any order.
+    pub fn answers(&self, asked: &AskedOrder) -> bool {
+        let fields = &self.fields;
+        let is_asked = |line: &OrderLine| {
+            asked.lines.iter().any(|asked| {
+                (&asked.product, asked.quantity, asked.price)
+                    == (&line.product, line.quantity, line.price)
+            })
+        };
+        fields.idempotency_key == asked.idempotency_key
+            && fields.geo_zone == asked.geo_zone
+            && fields.address == asked.address
+            && fields.payment_method == asked.payment_method
+            && fields.lines.len() == asked.lines.len()
+            && fields.lines.iter().all(is_asked)
+    }
+
     /// Over everything the client asked for but the key, which only names the request.
     pub fn fingerprint(&self) -> Fingerprint {
         let fields = &self.fields;
@@ -88,8 +124,6 @@ impl OrderRequest {
         let digest = fields.lines.iter().fold(head, |digest, line| {
             digest
                 .text(line.product.as_str())
-                .text(line.category.as_str())
-                .text(line.name.as_str())
                 .number(line.quantity.pieces())
                 .text(&line.price.to_string())
         });

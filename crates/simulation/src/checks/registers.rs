@@ -6,6 +6,7 @@
 //! the latest when it was acknowledged, or when somebody had read it.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 
 use engine_api::{Change, PartChange, PartKey, PartsChange, Record, RecordKey};
 use layout::Fields;
@@ -18,18 +19,31 @@ enum Register {
     Part(PartKey),
 }
 
-/// One write to a register; the first of all is that nothing is there.
-struct Write<'a> {
-    value: Option<&'a Fields>,
-    began: Moment,
-    happened: Option<Moment>,
-    refused: bool,
+/// One write to a register.
+pub(super) struct Write<V> {
+    pub value: Option<V>,
+    pub began: Moment,
+    /// At the latest.
+    pub happened: Option<Moment>,
+    pub refused: bool,
 }
 
-struct Read<'a> {
-    value: Option<&'a Fields>,
-    began: Moment,
-    ended: Moment,
+pub(super) struct Read<V> {
+    pub value: Option<V>,
+    pub began: Moment,
+    pub ended: Moment,
+}
+
+impl<V> Write<V> {
+    /// The first of all: nothing is there.
+    pub(super) fn nothing() -> Write<V> {
+        Write {
+            value: None,
+            began: Moment(0),
+            happened: Some(Moment(0)),
+            refused: false,
+        }
+    }
 }
 
 pub fn check(history: &History) -> Vec<String> {
@@ -50,17 +64,12 @@ pub fn check(history: &History) -> Vec<String> {
 }
 
 fn check_register(history: &History, key: &RecordKey, register: &Register) -> Vec<String> {
-    let reads: Vec<Read<'_>> = history
+    let reads: Vec<Read<&Fields>> = history
         .reads()
         .filter(|(_, of, _)| *of == key)
         .filter_map(|(operation, _, image)| read(operation, image, register))
         .collect();
-    let mut writes = vec![Write {
-        value: None,
-        began: Moment(0),
-        happened: Some(Moment(0)),
-        refused: false,
-    }];
+    let mut writes = vec![Write::nothing()];
     for (operation, changes) in history.writes() {
         let effects = changes.iter().filter(|change| change.key() == key);
         for value in effects.filter_map(|change| effect(change, register)) {
@@ -78,26 +87,23 @@ fn check_register(history: &History, key: &RecordKey, register: &Register) -> Ve
             });
         }
     }
-    reads
-        .iter()
-        .filter_map(|read| judge(key, register, read, &writes))
-        .collect()
+    let told = |read: &Read<&Fields>| {
+        let what = judge(read, &writes)?;
+        Some(format!("{key} {register:?} {what}"))
+    };
+    reads.iter().filter_map(told).collect()
 }
 
-fn judge(
-    key: &RecordKey,
-    register: &Register,
-    read: &Read<'_>,
-    writes: &[Write<'_>],
-) -> Option<String> {
+/// What is wrong with what a read shows, given all writes of the register.
+pub(super) fn judge<V: PartialEq + Debug>(read: &Read<V>, writes: &[Write<V>]) -> Option<String> {
     let told = |what: &str| {
         let Moment(moment) = read.ended;
         Some(format!(
-            "{key} {register:?} read at {moment} shows {:?}, which {what}",
+            "read at {moment} shows {:?}, which {what}",
             read.value
         ))
     };
-    let source: Vec<&Write<'_>> = writes
+    let source: Vec<&Write<V>> = writes
         .iter()
         .filter(|write| write.value == read.value)
         .collect();
@@ -111,7 +117,7 @@ fn judge(
     if possible.is_empty() {
         return told("was refused, or was not yet asked for");
     }
-    let replaced = |write: &&Write<'_>| {
+    let replaced = |write: &&Write<V>| {
         writes.iter().any(|later| {
             later.value != read.value
                 && !later.refused
@@ -132,7 +138,7 @@ fn read<'a>(
     operation: &Operation,
     image: Option<&'a Record>,
     register: &Register,
-) -> Option<Read<'a>> {
+) -> Option<Read<&'a Fields>> {
     let header = image.and_then(|image| image.header.content.live());
     let value = match register {
         Register::Header => header,
@@ -163,6 +169,7 @@ fn effect<'a>(change: &'a Change, register: &Register) -> Option<Option<&'a Fiel
         (Change::ChangeIf { parts, .. }, Register::Part(part)) => match parts {
             PartsChange::Keep => None,
             PartsChange::Replace(parts) => Some(among(parts, part)),
+            PartsChange::Put(parts) => among(parts, part).map(Some),
         },
         (Change::Remove { .. }, _) => Some(None),
         (Change::Patch { parts, .. }, Register::Part(part)) => parts
@@ -181,7 +188,7 @@ fn named_parts(change: &Change) -> Vec<&PartKey> {
     match change {
         Change::CreateIfAbsent { parts, .. }
         | Change::ChangeIf {
-            parts: PartsChange::Replace(parts),
+            parts: PartsChange::Replace(parts) | PartsChange::Put(parts),
             ..
         } => parts.iter().map(|(part, _)| part).collect(),
         Change::Patch { parts, .. } => parts.iter().map(|(part, _)| part).collect(),

@@ -8,6 +8,7 @@ use router::ShardName;
 use tokio::time::Instant;
 
 use crate::clock::EPOCH_US;
+use crate::ledger::{Deed, Told, Wish};
 use crate::recording::{Applied, End, History, Intent, Operation};
 
 pub struct Story {
@@ -85,6 +86,21 @@ impl Story {
     pub fn reads(&mut self, key: &RecordKey, image: Option<Record>) {
         let number = self.asks(Intent::Read(key.clone()));
         self.is_told(number, End::Image(image));
+    }
+
+    /// A visitor asks for something and is told something.
+    pub fn visits(&mut self, wish: Wish, told: Told) {
+        let invoked = self.history.note("asks".to_owned());
+        let ended = self.history.note("is told".to_owned());
+        self.history.deeds.push(Deed {
+            visitor: 1,
+            wish,
+            invoked,
+            invoked_at: Default::default(),
+            ended: Some(ended),
+            ended_at: Some(Default::default()),
+            told,
+        });
     }
 
     pub fn applies(

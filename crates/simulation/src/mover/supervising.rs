@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine_api::{ControlStore, FenceKind, World};
 use layout::{Collection, Scope, ShardKey, SlotRange};
-use router::{Map, MapKeeper, ShardName};
+use router::{CollectionMap, Cut, Map, MapKeeper, ShardName};
 use tokio::time::{sleep, timeout};
 
 use super::{Mover, Plan, Stop, Temper};
@@ -116,6 +116,17 @@ impl Supervisor {
     }
 }
 
+/// Known keys and all others that nobody has named yet.
+fn all_slots_of(collection: &CollectionMap, shard: &ShardName) -> Vec<SlotRange> {
+    match &collection.cut {
+        Cut::Slots(runs) => {
+            let own = runs.iter().filter(|run| run.shard == *shard);
+            own.map(|run| run.slots).collect()
+        }
+        Cut::Ranges(_) => Vec::new(),
+    }
+}
+
 /// Some keys of one shard, and another shard to take them.
 pub fn plan(
     name: String,
@@ -142,13 +153,14 @@ pub fn plan(
         .cloned()
         .collect();
     let owns_all = of_collection.shards().len() == 1;
-    let drawn = chance.below(3);
+    let drawn = chance.below(4);
     let scope = match drawn {
         0 if owns_all => Scope::All,
         1 => {
             owned.truncate(2);
             Scope::Keys(owned.clone())
         }
+        2 if of_collection.pinned.is_empty() => Scope::Slots(all_slots_of(of_collection, &source)),
         _ => {
             // A pinned key does not go with its slot.
             owned.retain(|key| !of_collection.pinned.contains_key(key));

@@ -19,9 +19,9 @@ impl Shopper {
             0..=19 => {
                 let mut parts = vec![];
                 if self.chance().percent(60) {
-                    parts.push((PartKey::line(self.pick(&LINES)), line(&self.shop.marks)));
+                    parts.push((PartKey::line(self.pick(&LINES)), line(&self.shared.marks)));
                 }
-                let header = cart_header(user, layout::path::STATUS_ACTIVE, &self.shop.marks);
+                let header = cart_header(user, layout::path::STATUS_ACTIVE, &self.shared.marks);
                 self.write(vec![create(&key, header, parts)]).await;
             }
             20..=54 => {
@@ -56,7 +56,7 @@ impl Shopper {
             let removes = self.chance().percent(35);
             let change = match removes {
                 true => PartChange::Remove,
-                false => PartChange::Set(line(&self.shop.marks)),
+                false => PartChange::Set(line(&self.shared.marks)),
             };
             (PartKey::line(name), change)
         });
@@ -71,11 +71,11 @@ impl Shopper {
             return;
         };
         let status = self.pick(&["ordered", "abandoned", layout::path::STATUS_ACTIVE]);
-        let header = with_status(header, status, &self.shop.marks);
+        let header = with_status(header, status, &self.shared.marks);
         let change = if self.chance().percent(30) {
             let parts = PartsChange::Replace(vec![(
                 PartKey::line(self.pick(&LINES)),
-                line(&self.shop.marks),
+                line(&self.shared.marks),
             )]);
             let expected = image.header.revision;
             Change::ChangeIf {
@@ -98,7 +98,7 @@ impl Shopper {
         let Some(header) = image.header.content.live() else {
             return;
         };
-        let header = with_status(header, layout::path::STATUS_ACTIVE, &self.shop.marks)
+        let header = with_status(header, layout::path::STATUS_ACTIVE, &self.shared.marks)
             .with(Field::UserId, Value::text("nobody"));
         self.write(vec![change_if(key, image.header.revision, header)])
             .await;

@@ -18,7 +18,7 @@ impl Shopper {
     pub(super) async fn order_something(&self) {
         let wish = self.chance().below(100);
         match wish {
-            0..=34 if self.shop.together == Together::Atomic => self.buy_at_once().await,
+            0..=34 if self.shared.together == Together::Atomic => self.buy_at_once().await,
             0..=64 => self.buy_by_reservation().await,
             _ => self.visit_order().await,
         }
@@ -29,7 +29,14 @@ impl Shopper {
         let key = self.new_order(user);
         let pieces = self.pieces();
         let item = (name, pieces);
-        let header = order_header(&key, user, Sale::AtOnce, item, self.now(), &self.shop.marks);
+        let header = order_header(
+            &key,
+            user,
+            Sale::AtOnce,
+            item,
+            self.now(),
+            &self.shared.marks,
+        );
         let sell = StockAction::Sell { quantity: pieces };
         self.write(vec![
             create(&key, header, vec![]),
@@ -58,12 +65,13 @@ impl Shopper {
             return;
         }
         let item = (name, pieces);
-        let header = order_header(&key, user, Sale::Reserved, item, at, &self.shop.marks);
+        let header = order_header(&key, user, Sale::Reserved, item, at, &self.shared.marks);
         let created = self.write(vec![create(&key, header, vec![])]).await;
         let settled = match created {
             Some(End::Done { .. }) => StockAction::Claim { order: order_id },
             Some(End::Refused { .. }) => StockAction::Give {
                 order: order_id,
+                quantity: pieces,
                 at: self.now(),
             },
             _ => return,
@@ -78,7 +86,7 @@ impl Shopper {
     /// Someone's order is read, shipped or cancelled.
     async fn visit_order(&self) {
         let known = self
-            .shop
+            .shared
             .orders
             .lock()
             .expect("no code panics while it holds the lock")
@@ -97,7 +105,7 @@ impl Shopper {
             return;
         }
         if self.chance().percent(40) {
-            let shipped = with_status(header, "shipped", &self.shop.marks);
+            let shipped = with_status(header, "shipped", &self.shared.marks);
             self.write(vec![change_if(&key, image.header.revision, shipped)])
                 .await;
         } else if header.text(Field::PaymentMethod) == Some(Sale::AtOnce.name()) {
@@ -112,7 +120,7 @@ impl Shopper {
         let Some((name, pieces)) = order_line(header) else {
             return;
         };
-        let cancelled = with_status(header, "cancelled", &self.shop.marks);
+        let cancelled = with_status(header, "cancelled", &self.shared.marks);
         let unsell = StockAction::Unsell { quantity: pieces };
         self.write(vec![
             change_if(&image.key, image.header.revision, cancelled),
@@ -122,9 +130,9 @@ impl Shopper {
     }
 
     fn new_order(&self, user: &str) -> RecordKey {
-        let key = order(&format!("order-{}", self.shop.marks.next()), user);
+        let key = order(&format!("order-{}", self.shared.marks.next()), user);
         let mut orders = self
-            .shop
+            .shared
             .orders
             .lock()
             .expect("no code panics while it holds the lock");
@@ -156,7 +164,7 @@ impl Shopper {
             return;
         };
         let price = Value::Decimal(Decimal::new(*self.chance().pick(&PRICES_CENTS), 2));
-        let mark = Value::text(format!("{name} {}", self.shop.marks.next()));
+        let mark = Value::text(format!("{name} {}", self.shared.marks.next()));
         let header = header
             .clone()
             .with(Field::Price, price)

@@ -15,10 +15,10 @@ impl Shopper {
         let key = session(id);
         let wish = self.chance().below(100);
         let lives_ms = self.chance().between(LIVES_MS_LEAST, LIVES_MS_MOST);
-        let parts = activity(self.now(), lives_ms, &self.shop.marks);
+        let parts = activity(self.now(), lives_ms, &self.shared.marks);
         match wish {
             0..=34 => {
-                let header = session_header(id, self.pick(&USERS), &self.shop.marks);
+                let header = session_header(id, self.pick(&USERS), &self.shared.marks);
                 self.write(vec![create(&key, header, parts.to_vec())]).await;
             }
             35..=69 => {

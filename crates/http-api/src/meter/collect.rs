@@ -1,0 +1,184 @@
+//! What Prometheus reads.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use router::{Counter, Router, RouterCounts};
+
+use super::Meters;
+use super::latency::BOUNDS_US;
+
+#[derive(Debug)]
+pub(crate) struct HttpCollector {
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) in_flight: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct RouterCollector {
+    router: Arc<Router>,
+}
+
+type RouterFigure = (&'static str, &'static str, fn(&RouterCounts) -> &Counter);
+
+const ROUTER_FIGURES: [RouterFigure; 10] = [
+    ("held", "Requests that had to wait for a map", |counts| {
+        &counts.held
+    }),
+    (
+        "holds_refused",
+        "Requests refused because too many waited, or waited too long",
+        |counts| &counts.holds_refused,
+    ),
+    (
+        "fenced_retries",
+        "Writes that went again because a fence stopped them",
+        |counts| &counts.fenced_retries,
+    ),
+    (
+        "stale_retries",
+        "Writes that proposed a higher revision",
+        |counts| &counts.stale_retries,
+    ),
+    (
+        "unavailable_retries",
+        "Requests that went again because a shard did not answer",
+        |counts| &counts.unavailable_retries,
+    ),
+    (
+        "unknown_resends",
+        "Writes sent again to learn what became of them",
+        |counts| &counts.unknown_resends,
+    ),
+    (
+        "unknown_outcomes",
+        "Writes whose outcome stayed unknown",
+        |counts| &counts.unknown_outcomes,
+    ),
+    (
+        "reads_joined",
+        "Reads that were answered by another's",
+        |counts| &counts.reads_joined,
+    ),
+    (
+        "read_restarts",
+        "Reads that went again because the map changed",
+        |counts| &counts.read_restarts,
+    ),
+    (
+        "listing_restarts",
+        "Listings that started again because the map changed",
+        |counts| &counts.listing_restarts,
+    ),
+];
+
+impl RouterCollector {
+    pub(crate) fn new(router: Arc<Router>) -> RouterCollector {
+        RouterCollector { router }
+    }
+}
+
+impl Collector for HttpCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let in_flight = i64::try_from(self.in_flight.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+        encoder
+            .encode_descriptor(
+                "caravan_http_requests_in_flight",
+                "Requests at work now",
+                None,
+                MetricType::Gauge,
+            )?
+            .encode_gauge(&in_flight)?;
+        self.encode_requests(&mut encoder)?;
+        self.encode_latency(&mut encoder)
+    }
+}
+
+impl HttpCollector {
+    /// Only what was answered at least once: 30 routes times 20 statuses are mostly zeros.
+    fn encode_requests(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(
+            "caravan_http_requests",
+            "Requests by route, method and status",
+            None,
+            MetricType::Counter,
+        )?;
+        for route in self.meters.lock().iter() {
+            for (method, meter) in route.methods() {
+                for (status, count) in meter.counts() {
+                    let status = status.to_string();
+                    let labels = [
+                        ("route", route.template.as_str()),
+                        ("method", method.name()),
+                        ("status", &status),
+                    ];
+                    family
+                        .encode_family(&labels)?
+                        .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_latency(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(
+            "caravan_http_request_seconds",
+            "Time from a request's head to its answer",
+            None,
+            MetricType::Histogram,
+        )?;
+        for route in self.meters.lock().iter() {
+            for (method, meter) in route.methods() {
+                let counts = meter.latency.counts();
+                let all: u64 = counts.iter().sum();
+                if all == 0 {
+                    continue;
+                }
+                let bounds = BOUNDS_US
+                    .iter()
+                    .map(|us| f64::from(*us) / 1e6)
+                    .chain([f64::MAX]);
+                let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
+                let labels = [
+                    ("route", route.template.as_str()),
+                    ("method", method.name()),
+                ];
+                family
+                    .encode_family(&labels)?
+                    .encode_histogram::<NoLabelSet>(meter.latency.sum_s(), all, &buckets, None)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Collector for RouterCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let generation = i64::try_from(self.router.map().generation.0).unwrap_or(i64::MAX);
+        encoder
+            .encode_descriptor(
+                "caravan_router_map_generation",
+                "Generation of the map served under",
+                None,
+                MetricType::Gauge,
+            )?
+            .encode_gauge(&generation)?;
+        for (name, help, counter) in ROUTER_FIGURES {
+            let value = counter(self.router.counts()).value();
+            encoder
+                .encode_descriptor(
+                    &format!("caravan_router_{name}"),
+                    help,
+                    None,
+                    MetricType::Counter,
+                )?
+                .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Reading carts.
+
+use axum::extract::State;
+use axum::response::Response;
+use model::{CartId, ShopperSessionId, UserId};
+
+use super::{CartAnswer, owner_of};
+use crate::answer;
+use crate::app::App;
+use crate::extract::{Conditions, PathId, Query, Seen, query_parameters};
+use crate::problem::Problem;
+use crate::schema::Id;
+
+query_parameters!(
+    /// Exactly one of them.
+    OwnerQuery {
+        #[param(value_type = Option<Id>)]
+        user_id: UserId,
+        #[param(value_type = Option<Id>)]
+        session_id: ShopperSessionId,
+    }
+);
+
+/// The active cart of a user or a guest.
+#[utoipa::path(
+    get, path = "/v1/carts/active", tag = "carts", params(OwnerQuery),
+    responses(
+        (status = 200, description = "The cart", body = CartAnswer),
+        (status = 304, description = "Still what If-None-Match holds"),
+        (status = 404, description = "no-active-cart"),
+    ),
+)]
+pub(crate) async fn active(
+    State(app): State<App>,
+    seen: Seen,
+    held: Conditions,
+    Query(query): Query<OwnerQuery>,
+) -> Result<Response, Problem> {
+    let owner = owner_of(query.user_id, query.session_id)?;
+    let cart = app.shop.active_cart(&owner).await?;
+    answer::record_unless_held(cart.revision, seen, &held, &CartAnswer::of(&cart.value))
+}
+
+/// A cart by its id, whatever became of it.
+#[utoipa::path(
+    get, path = "/v1/carts/{cart_id}", tag = "carts",
+    responses(
+        (status = 200, description = "The cart", body = CartAnswer),
+        (status = 304, description = "Still what If-None-Match holds"),
+        (status = 404, description = "no-such-cart"),
+    ),
+)]
+pub(crate) async fn by_id(
+    State(app): State<App>,
+    PathId(id): PathId<CartId>,
+    seen: Seen,
+    held: Conditions,
+) -> Result<Response, Problem> {
+    let cart = app.shop.cart(&id).await?;
+    answer::record_unless_held(cart.revision, seen, &held, &CartAnswer::of(&cart.value))
+}

@@ -1,0 +1,97 @@
+//! Reading products.
+
+use axum::extract::State;
+use axum::response::Response;
+use layout::AccessPath;
+use model::{CategoryName, Money, ProductId};
+use utoipa::ToSchema;
+
+use super::{ProductAnswer, ProductSummary, Summaries};
+use crate::answer;
+use crate::app::App;
+use crate::extract::{Conditions, PathId, Query, Seen, query_parameters};
+use crate::problem::Problem;
+use crate::schema::{Amount, Id};
+
+query_parameters!(ProductQuery {
+    /// Finds the product faster where products are cut by category.
+    #[param(value_type = Option<Id>)]
+    category: CategoryName,
+});
+
+query_parameters!(CategoryQuery {
+    #[param(value_type = Id, required = true)]
+    category: CategoryName,
+    #[param(value_type = Option<Amount>)]
+    min_price: Money,
+    #[param(value_type = Option<Amount>)]
+    max_price: Money,
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 100, default = 20)]
+    limit: usize,
+    /// `next_cursor` of the page before.
+    cursor: String,
+});
+
+/// A page of products.
+#[derive(serde::Serialize, ToSchema)]
+pub(crate) struct ProductPage<'a> {
+    #[schema(value_type = Vec<ProductSummary>)]
+    products: Summaries<'a>,
+    /// Where the next page starts; null at the end.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+/// The product page, with its stock by zone.
+#[utoipa::path(
+    get, path = "/v1/products/{product_id}", tag = "products", params(ProductQuery),
+    responses(
+        (status = 200, description = "The product", body = ProductAnswer),
+        (status = 304, description = "Still what If-None-Match holds"),
+        (status = 404, description = "no-such-product"),
+    ),
+)]
+pub(crate) async fn by_id(
+    State(app): State<App>,
+    PathId(id): PathId<ProductId>,
+    seen: Seen,
+    held: Conditions,
+    Query(query): Query<ProductQuery>,
+) -> Result<Response, Problem> {
+    let product = app.shop.product(&id, query.category.as_ref()).await?;
+    let body = ProductAnswer::of(&product.value);
+    answer::record_unless_held(product.revision, seen, &held, &body)
+}
+
+/// Products of a category within a price range, the cheapest first.
+#[utoipa::path(
+    get, path = "/v1/products", tag = "products", params(CategoryQuery),
+    responses((status = 200, description = "A page of products", body = ProductPage)),
+)]
+pub(crate) async fn of_category(
+    State(app): State<App>,
+    seen: Seen,
+    Query(query): Query<CategoryQuery>,
+) -> Result<Response, Problem> {
+    let category = query
+        .category
+        .ok_or_else(|| Problem::field("category", "say which category is asked for"))?;
+    let path = AccessPath::ProductsByCategory;
+    let whose = category.as_str();
+    let page = answer::page_wish(
+        &app.limits,
+        query.limit,
+        query.cursor.as_deref(),
+        path,
+        whose,
+    )?;
+    let listing = app
+        .shop
+        .products_of_category(&category, query.min_price, query.max_price, page)
+        .await?;
+    let body = ProductPage {
+        products: Summaries(&listing.items),
+        next_cursor: answer::next_cursor(&listing, path, whose)?,
+    };
+    answer::records(&listing.items, seen, &body)
+}

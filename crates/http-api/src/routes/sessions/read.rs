@@ -1,0 +1,90 @@
+//! Reading sessions.
+
+use axum::extract::State;
+use axum::response::Response;
+use layout::AccessPath;
+use model::{ShopperSession, ShopperSessionId, UserId};
+use serde::ser::{Serialize, Serializer};
+use shop_service::Stored;
+use utoipa::ToSchema;
+
+use super::SessionAnswer;
+use crate::answer;
+use crate::app::App;
+use crate::extract::{Conditions, PathId, Query, Seen, query_parameters};
+use crate::problem::Problem;
+
+query_parameters!(SessionsQuery {
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 100, default = 20)]
+    limit: usize,
+    /// `next_cursor` of the page before.
+    cursor: String,
+});
+
+/// A page of sessions.
+#[derive(serde::Serialize, ToSchema)]
+pub(crate) struct SessionPage<'a> {
+    #[schema(value_type = Vec<SessionAnswer>)]
+    sessions: Sessions<'a>,
+    /// Where the next page starts; null at the end.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+struct Sessions<'a>(&'a [Stored<ShopperSession>]);
+
+/// A session that is not over.
+#[utoipa::path(
+    get, path = "/v1/sessions/{session_id}", tag = "sessions",
+    responses(
+        (status = 200, description = "The session", body = SessionAnswer),
+        (status = 304, description = "Still what If-None-Match holds"),
+        (status = 404, description = "no-such-session"),
+        (status = 410, description = "session-ended"),
+    ),
+)]
+pub(crate) async fn by_id(
+    State(app): State<App>,
+    PathId(id): PathId<ShopperSessionId>,
+    seen: Seen,
+    held: Conditions,
+) -> Result<Response, Problem> {
+    let session = app.shop.session(&id).await?;
+    let body = SessionAnswer::of(&session.value);
+    answer::record_unless_held(session.revision, seen, &held, &body)
+}
+
+/// Sessions of a user, newest first.
+#[utoipa::path(
+    get, path = "/v1/users/{user_id}/sessions", tag = "sessions", params(SessionsQuery),
+    responses((status = 200, description = "A page of sessions", body = SessionPage)),
+)]
+pub(crate) async fn of_user(
+    State(app): State<App>,
+    PathId(user): PathId<UserId>,
+    seen: Seen,
+    Query(query): Query<SessionsQuery>,
+) -> Result<Response, Problem> {
+    let path = AccessPath::SessionsByUser;
+    let whose = user.as_str();
+    let page = answer::page_wish(
+        &app.limits,
+        query.limit,
+        query.cursor.as_deref(),
+        path,
+        whose,
+    )?;
+    let listing = app.shop.sessions_of_user(&user, page).await?;
+    let body = SessionPage {
+        sessions: Sessions(&listing.items),
+        next_cursor: answer::next_cursor(&listing, path, whose)?,
+    };
+    answer::records(&listing.items, seen, &body)
+}
+
+impl Serialize for Sessions<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let sessions = self.0.iter().map(|stored| &stored.value);
+        serializer.collect_seq(sessions.map(SessionAnswer::of))
+    }
+}

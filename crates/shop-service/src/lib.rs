@@ -1,0 +1,37 @@
+//! The shop's operations, as rules over records.
+//!
+//! ```text
+//!   http-api ─▶ Shop ─▶ what does the model say? ─▶ change(s) ─▶ router
+//!                 ▲                                     │
+//!                 └──── read again, decide again ◀──────┘ refused: someone was faster
+//! ```
+//!
+//! Nothing here knows HTTP, an engine or a shard. What decides on state is written
+//! by conditional changes; what may run side by side is written by patches.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod finding;
+mod records;
+mod settings;
+mod shop;
+
+mod sessions;
+
+mod products;
+
+mod carts;
+
+mod orders;
+
+mod sweeper;
+
+pub use carts::{ItemWish, Merge, MergeEnd};
+pub use error::{Noun, ShopError};
+pub use orders::{LineWish, OrderWish, Placed};
+pub use products::ProductWish;
+pub use sessions::{Login, SessionWish};
+pub use settings::Settings;
+pub use shop::{Listing, Made, PageWish, Shop, ShopConfig, Stored};
+pub use sweeper::Swept;

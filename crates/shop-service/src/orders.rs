@@ -1,0 +1,282 @@
+//! Orders: placed, read, listed, moved along their course.
+
+mod placing;
+mod settling;
+
+use engine_api::{
+    Change, EngineError, Outcome, PartsChange, Query, Record, Revision, SortRange, Timestamp,
+};
+use layout::{AccessPath, Collection, Value};
+use model::{
+    Address, CartId, CategoryName, IdempotencyKey, Money, Order, OrderId, OrderStatus,
+    PaymentMethod, ProductId, Quantity, StockEffect, UserId, ZoneName,
+};
+use router::{RouterError, Written};
+
+use crate::error::{Noun, ShopError};
+use crate::records::{KeptOrder, Settlement, order_header, order_hints, order_of};
+use crate::shop::{ATTEMPTS_MAX, Listing, Made, PageWish, Shop, Stored};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderWish {
+    pub user: UserId,
+    pub key: IdempotencyKey,
+    pub lines: Vec<LineWish>,
+    pub geo_zone: ZoneName,
+    pub address: Address,
+    pub payment_method: PaymentMethod,
+    /// The user's active cart, which becomes `ordered` with the order (C6).
+    pub cart: Option<CartId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineWish {
+    pub product: ProductId,
+    /// Where layouts find products by it; otherwise not needed.
+    pub category: Option<CategoryName>,
+    pub quantity: Quantity,
+    /// What the shopper was shown (P6).
+    pub price: Money,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// `Before`: the same request came again.
+    pub made: Made,
+    pub order: Stored<Order>,
+}
+
+/// An order as it was read or written, ready for the next conditional change.
+#[derive(Clone, Debug)]
+pub(crate) struct Current {
+    pub kept: KeptOrder,
+    pub revision: Revision,
+}
+
+impl Current {
+    pub(crate) fn of(record: &Record) -> Result<Current, ShopError> {
+        Ok(Current {
+            kept: order_of(record)?,
+            revision: record.header.revision,
+        })
+    }
+
+    pub(crate) fn status(&self) -> OrderStatus {
+        self.kept.order.header().status
+    }
+
+    fn into_stored(self) -> Stored<Order> {
+        Stored {
+            value: self.kept.order,
+            revision: self.revision,
+        }
+    }
+}
+
+impl Shop {
+    /// O3. `user` helps layouts that find orders by user.
+    pub async fn order(
+        &self,
+        id: &OrderId,
+        user: Option<&UserId>,
+    ) -> Result<Stored<Order>, ShopError> {
+        Ok(self.current_order(id, user).await?.into_stored())
+    }
+
+    /// O4. Asking for the status that the order has already changes nothing.
+    pub async fn change_order_status(
+        &self,
+        id: &OrderId,
+        status: OrderStatus,
+        expected: Option<Revision>,
+        seen: Revision,
+    ) -> Result<Stored<Order>, ShopError> {
+        match status {
+            OrderStatus::Paid
+            | OrderStatus::Shipped
+            | OrderStatus::Delivered
+            | OrderStatus::Cancelled
+            | OrderStatus::Returned => {}
+            OrderStatus::Pending | OrderStatus::Created | OrderStatus::Aborted => {
+                return Err(ShopError::NotAWishedStatus { status });
+            }
+        }
+        for _ in 0..ATTEMPTS_MAX {
+            let current = self.current_order(id, None).await?;
+            if expected.is_some_and(|expected| expected != current.revision) {
+                return Err(ShopError::Precondition {
+                    current: current.revision,
+                });
+            }
+            if current.status() == status {
+                return Ok(current.into_stored());
+            }
+            let mut next = current.kept.clone();
+            let effect = next.order.change_status(status, self.now())?.stock_effect();
+            let changed = match effect {
+                StockEffect::GiveBack => self.end_order(&current, next, seen).await?,
+                StockEffect::None | StockEffect::Claim => {
+                    self.replace_order(&current, next, seen).await?
+                }
+            };
+            if let Some(changed) = changed {
+                return Ok(changed.into_stored());
+            }
+        }
+        Err(ShopError::Contended)
+    }
+
+    /// O2, newest first, both bounds included.
+    pub async fn orders_of_user(
+        &self,
+        user: &UserId,
+        from: Option<Timestamp>,
+        to: Option<Timestamp>,
+        page: PageWish,
+    ) -> Result<Listing<Order>, ShopError> {
+        let equals = vec![Value::text(user.as_str())];
+        self.orders(AccessPath::OrdersByUser, equals, (from, to), page)
+            .await
+    }
+
+    /// O5, newest first, both bounds included.
+    pub async fn orders_of_period(
+        &self,
+        from: Option<Timestamp>,
+        to: Option<Timestamp>,
+        page: PageWish,
+    ) -> Result<Listing<Order>, ShopError> {
+        self.orders(AccessPath::OrdersByPeriod, Vec::new(), (from, to), page)
+            .await
+    }
+
+    async fn orders(
+        &self,
+        path: AccessPath,
+        equals: Vec<Value>,
+        (from, to): (Option<Timestamp>, Option<Timestamp>),
+        page: PageWish,
+    ) -> Result<Listing<Order>, ShopError> {
+        let query = Query {
+            path,
+            equals,
+            range: SortRange {
+                least: from.map(Value::Timestamp),
+                most: to.map(Value::Timestamp),
+            },
+            after: page.after,
+            limit: page.limit,
+        };
+        self.listing(&query, |record| Ok(order_of(record)?.order))
+            .await
+    }
+
+    pub(crate) async fn found_order(
+        &self,
+        id: &OrderId,
+        user: Option<&UserId>,
+    ) -> Result<Option<Record>, ShopError> {
+        let hints = order_hints(id, user);
+        self.find(Collection::Orders, id.as_str(), &hints).await
+    }
+
+    async fn current_order(
+        &self,
+        id: &OrderId,
+        user: Option<&UserId>,
+    ) -> Result<Current, ShopError> {
+        match self.found_order(id, user).await? {
+            Some(record) => Current::of(&record),
+            None => Err(ShopError::NotFound {
+                noun: Noun::Order,
+                id: id.to_string(),
+            }),
+        }
+    }
+
+    /// The conditional change of the order's record. `None`: somebody was faster.
+    pub(crate) async fn replace_order(
+        &self,
+        current: &Current,
+        next: KeptOrder,
+        seen: Revision,
+    ) -> Result<Option<Current>, ShopError> {
+        let change = self.order_change(current, &next)?;
+        Ok(match self.router.write(change, seen).await?.outcome {
+            Outcome::Done { revision } => Some(Current {
+                kept: next,
+                revision,
+            }),
+            _ => None,
+        })
+    }
+
+    fn order_change(&self, current: &Current, next: &KeptOrder) -> Result<Change, ShopError> {
+        let header = order_header(next);
+        let id = next.order.header().id.clone();
+        Ok(Change::ChangeIf {
+            key: self.key(Collection::Orders, id.as_str(), &header)?,
+            expected: current.revision,
+            header,
+            parts: PartsChange::Keep,
+        })
+    }
+
+    /// Cancels or returns: with its stock in one commit where one shard has both
+    /// sides, otherwise the order first and the stock after it.
+    async fn end_order(
+        &self,
+        current: &Current,
+        mut next: KeptOrder,
+        seen: Revision,
+    ) -> Result<Option<Current>, ShopError> {
+        if current.kept.settlement == Settlement::Settled {
+            let mut changes = vec![self.order_change(current, &next)?];
+            changes.extend(self.stock_changes(&next.order)?);
+            match together(self.router.write_together(changes, seen).await)? {
+                Together::Answered(written) => {
+                    return match written.outcome {
+                        Outcome::Done { revision } => Ok(Some(Current {
+                            kept: next,
+                            revision,
+                        })),
+                        Outcome::Stock(refusal) => Err(ShopError::Damaged {
+                            reason: format!(
+                                "the stock of order {} does not come back: {refusal:?}",
+                                next.order.header().id
+                            ),
+                        }),
+                        _ => Ok(None),
+                    };
+                }
+                Together::NotHere => {}
+            }
+        }
+        next.settlement = Settlement::Open;
+        match self.replace_order(current, next, seen).await? {
+            Some(ended) => Ok(Some(self.settle(ended).await?)),
+            None => Ok(None),
+        }
+    }
+}
+
+/// What became of changes that were sent to stand or fall together.
+enum Together {
+    Answered(Written),
+    /// They are on different shards, or the engine has no such commit.
+    NotHere,
+}
+
+fn together(answer: Result<Written, RouterError>) -> Result<Together, ShopError> {
+    match answer {
+        Ok(written) => Ok(Together::Answered(written)),
+        Err(
+            RouterError::NotTogether { .. }
+            | RouterError::Engine {
+                source: EngineError::Unsupported { .. },
+                ..
+            },
+        ) => Ok(Together::NotHere),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,139 @@
+//! What happens in the shop, counted, so that a reader sees that it does.
+
+use engine_api::{Change, Outcome, StockAction};
+use layout::Collection;
+use model::OrderStatus;
+use shop_service::{Made, MergeEnd, ShopError};
+
+use crate::ledger::{Deed, Told, Wish};
+use crate::recording::{Applied, History};
+use crate::scenery::GOODS;
+
+/// Every kind of event that is counted, in the order in which they are told.
+pub const EVENTS: [&str; 31] = [
+    "sessions opened",
+    "sessions touched",
+    "sessions closed",
+    "carts opened",
+    "carts found",
+    "carts closed",
+    "items put",
+    "items removed",
+    "items refused by a closed cart",
+    "merges",
+    "merges repeated",
+    "merges of nothing",
+    "orders placed",
+    "orders repeated",
+    "orders sold out",
+    "orders at a price that moved",
+    "orders of a closed cart",
+    "orders given up",
+    "keys reused",
+    "commits of an order with its stock",
+    "reservations",
+    "reservations sold",
+    "reservations given back",
+    "orders cancelled",
+    "status changes",
+    "status changes refused",
+    "prices changed",
+    "deliveries",
+    "sweeps",
+    "orders finished by a sweeper",
+    "orders aborted by a sweeper",
+];
+
+/// What happened, and how often. Answers that never came are not in it.
+pub(super) fn events(history: &History) -> Vec<(&'static str, u64)> {
+    let told = history.deeds.iter().filter_map(told);
+    let applied = history.applied.iter().flat_map(applied);
+    let sweeps = &history.sweeps;
+    told.chain(applied)
+        .map(|event| (event, 1))
+        .chain([
+            ("sweeps", sweeps.passes),
+            ("orders finished by a sweeper", sweeps.finished),
+            ("orders aborted by a sweeper", sweeps.aborted),
+        ])
+        .collect()
+}
+
+fn told(deed: &Deed) -> Option<&'static str> {
+    match (&deed.wish, &deed.told) {
+        (_, Told::Nothing | Told::Unknown { .. }) => None,
+        (wish, Told::Refused { why }) => refused(wish, why),
+        (Wish::OpenSession, _) => Some("sessions opened"),
+        (Wish::TouchSession { .. }, _) => Some("sessions touched"),
+        (Wish::CloseSession { .. }, _) => Some("sessions closed"),
+        (Wish::OpenCart { .. }, Told::Cart { made, .. }) => match made {
+            Some(Made::Now) => Some("carts opened"),
+            _ => Some("carts found"),
+        },
+        (Wish::CloseCart { .. }, _) => Some("carts closed"),
+        (Wish::PutItem { .. }, _) => Some("items put"),
+        (Wish::RemoveItem { .. }, _) => Some("items removed"),
+        (Wish::SignIn { .. }, Told::Merged { end }) => match end {
+            MergeEnd::Merged => Some("merges"),
+            MergeEnd::AlreadyMerged => Some("merges repeated"),
+            MergeEnd::NothingToMerge => Some("merges of nothing"),
+            MergeEnd::Refused { .. } => None,
+        },
+        (Wish::PlaceOrder(_), Told::Order { made, .. }) => match made {
+            Some(Made::Now) => Some("orders placed"),
+            _ => Some("orders repeated"),
+        },
+        (Wish::ChangeStatus { status, .. }, _) => match status {
+            OrderStatus::Cancelled => Some("orders cancelled"),
+            _ => Some("status changes"),
+        },
+        (Wish::SetPrice { .. }, _) => Some("prices changed"),
+        (Wish::Receive { .. }, _) => Some("deliveries"),
+        _ => None,
+    }
+}
+
+fn refused(wish: &Wish, why: &ShopError) -> Option<&'static str> {
+    match (wish, why) {
+        (Wish::PutItem { .. }, ShopError::CartClosed { .. }) => {
+            Some("items refused by a closed cart")
+        }
+        (Wish::PlaceOrder(_), ShopError::SoldOut { .. }) => Some("orders sold out"),
+        (Wish::PlaceOrder(_), ShopError::PriceMoved { .. }) => Some("orders at a price that moved"),
+        (Wish::PlaceOrder(_), ShopError::CartClosed { .. }) => Some("orders of a closed cart"),
+        (Wish::PlaceOrder(_), ShopError::OrderAborted { .. }) => Some("orders given up"),
+        (Wish::PlaceOrder(_), ShopError::KeyReused) => Some("keys reused"),
+        (Wish::ChangeStatus { .. }, ShopError::IllegalStatus(_)) => Some("status changes refused"),
+        _ => None,
+    }
+}
+
+/// What servers did for the shop, by the changes that changed something.
+fn applied(applied: &Applied) -> Vec<&'static str> {
+    if !matches!(applied.answer, Ok(Outcome::Done { .. })) {
+        return Vec::new();
+    }
+    let changed = applied.changes.iter().zip(&applied.images);
+    let changed = changed.filter(|(_, (before, after))| before != after);
+    let goods = changed.filter(|(change, _)| {
+        let key = change.key();
+        key.collection == Collection::Products && GOODS.contains(&key.id.as_str())
+    });
+    let mut events: Vec<&'static str> = goods
+        .filter_map(|(change, _)| {
+            let Change::Stock { action, .. } = change else {
+                return None;
+            };
+            match action {
+                StockAction::Sell { .. } => Some("commits of an order with its stock"),
+                StockAction::Take { .. } => Some("reservations"),
+                StockAction::Claim { .. } => Some("reservations sold"),
+                StockAction::Give { .. } => Some("reservations given back"),
+                _ => None,
+            }
+        })
+        .collect();
+    // One commit, however many lines.
+    events.dedup();
+    events
+}
