@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod cache;
 mod checkpoint;
 mod codec;
 mod committer;

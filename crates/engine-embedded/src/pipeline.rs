@@ -11,8 +11,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use engine_api::EngineError;
 
@@ -30,10 +28,6 @@ pub(crate) const GROUPS_MAX: usize = 4;
 
 /// Rows in one group: bounds how long the first request waits for the last.
 const GROUP_ROWS_MAX: usize = 8192;
-
-/// How long a group waits for the writers of the one before it: less than a
-/// sync takes when the disk is busy.
-const GATHER_MAX: Duration = Duration::from_micros(300);
 
 /// Jobs that went to the disk together.
 pub(crate) struct Group {
@@ -55,10 +49,8 @@ pub(crate) struct Logger {
 
 impl Logger {
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
-        let mut requests_before = 0;
         while let Ok(first) = jobs.recv() {
-            let mut group = gather(first, jobs, requests_before * 3 / 4);
-            requests_before = group.answers.len();
+            let mut group = gather(first, jobs);
             self.append(&mut group);
             if self.groups.send(group).is_err() {
                 return;
@@ -114,11 +106,9 @@ impl Applier {
     }
 }
 
-/// Everything that waits for the disk. After a sync its writers come back one
-/// by one, and a sync costs as much for the first few as for all: so it waits a
-/// moment for `requests_expected`. A lone writer never waits.
-fn gather(first: Job, jobs: &Receiver<Job>, requests_expected: usize) -> Group {
-    let patience = Instant::now() + GATHER_MAX;
+/// Everything that waits for the disk. It does not wait for more: what comes
+/// during one sync is the next group.
+fn gather(first: Job, jobs: &Receiver<Job>) -> Group {
     let mut group = Group {
         batches: Vec::new(),
         answers: Vec::new(),
@@ -132,10 +122,7 @@ fn gather(first: Job, jobs: &Receiver<Job>, requests_expected: usize) -> Group {
     while rows < GROUP_ROWS_MAX && !group.rests {
         match jobs.try_recv() {
             Ok(job) => rows += group.add(job),
-            Err(_) if group.answers.len() >= requests_expected || Instant::now() >= patience => {
-                break;
-            }
-            Err(_) => thread::yield_now(),
+            Err(_) => break,
         }
     }
     group

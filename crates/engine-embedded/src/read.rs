@@ -1,6 +1,7 @@
 //! Reading: bodies, parts apart, and pages of access paths from one snapshot.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use engine_api::layout::key::encode_value;
 use engine_api::layout::{Collection, Direction, Value};
@@ -10,6 +11,7 @@ use engine_api::{
 };
 
 use crate::batch::Space;
+use crate::cache::RecordCache;
 use crate::codec::{Damaged, decode_entry, decode_part, decode_part_key, decode_record};
 use crate::state::{number, position};
 use crate::store::{Store, StoreError, View};
@@ -23,13 +25,10 @@ pub(crate) fn get(
     collection: Collection,
     id: &RecordId,
 ) -> Result<Option<Record>, EngineError> {
-    if !tables.has_parts_apart(collection) {
-        let body = store
-            .get(Space::Records, &record_key(collection, id))
-            .map_err(store_failed)?;
-        return body
-            .map(|body| decode_record(collection, id.clone(), &body).map_err(damaged))
-            .transpose();
+    if RecordCache::keeps(collection)
+        && let Some(record) = store.cached(&record_key(collection, id))
+    {
+        return Ok(Some((*record).clone()));
     }
     get_in(&store.view(), tables, collection, id)
 }
@@ -271,15 +270,20 @@ fn get_in(
     collection: Collection,
     id: &RecordId,
 ) -> Result<Option<Record>, EngineError> {
-    let Some(body) = view
-        .get(Space::Records, &record_key(collection, id))
-        .map_err(store_failed)?
-    else {
+    let key = record_key(collection, id);
+    let is_kept = RecordCache::keeps(collection);
+    if is_kept && let Some(record) = view.cached(&key) {
+        return Ok(Some((*record).clone()));
+    }
+    let Some(body) = view.get(Space::Records, &key).map_err(store_failed)? else {
         return Ok(None);
     };
     let mut record = decode_record(collection, id.clone(), &body).map_err(damaged)?;
     if tables.has_parts_apart(collection) {
         add_parts_apart(view, &mut record)?;
+    }
+    if is_kept {
+        view.cache(&key, Arc::new(record.clone()));
     }
     Ok(Some(record))
 }

@@ -5,7 +5,7 @@
 //! visible to readers, and nothing is answered, until it is.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use engine_api::{
     Maintenance, MoverTerm, Outcome, Position, Raised, Record, RecordId, RecordKey, Seal,
     SetOutcome, Timestamp, WriteContext, decide_together,
 };
+use rustc_hash::FxHashMap;
 
 use crate::batch::{Batch, Space};
 use crate::codec::{
@@ -42,10 +43,10 @@ pub(crate) struct State {
     tables: Arc<Tables>,
     gate: Gate,
     journal_last: u64,
-    young: HashMap<CacheKey, Arc<Record>>,
-    old: HashMap<CacheKey, Arc<Record>>,
+    young: FxHashMap<CacheKey, Arc<Record>>,
+    old: FxHashMap<CacheKey, Arc<Record>>,
     /// Written and not yet on disk, with the job that will bring it there.
-    pending: HashMap<CacheKey, (Arc<Record>, JobNumber)>,
+    pending: FxHashMap<CacheKey, (Arc<Record>, JobNumber)>,
     /// The keys of the jobs under way, oldest first.
     under_way: VecDeque<(JobNumber, Vec<CacheKey>)>,
     /// The job that is being put together, and its keys.
@@ -88,9 +89,9 @@ impl State {
             tables,
             gate: Gate::restore(fences, terms),
             journal_last,
-            young: HashMap::new(),
-            old: HashMap::new(),
-            pending: HashMap::new(),
+            young: FxHashMap::default(),
+            old: FxHashMap::default(),
+            pending: FxHashMap::default(),
             under_way: VecDeque::new(),
             job: JobNumber(1),
             keys: Vec::new(),

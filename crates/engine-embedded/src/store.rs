@@ -15,14 +15,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use engine_api::Record;
 use lsm_tree::compaction::Leveled;
-use lsm_tree::config::{CompressionPolicy, PinningPolicy};
+use lsm_tree::config::{BlockSizePolicy, CompressionPolicy, PinningPolicy};
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard,
     SequenceNumberCounter, Slice,
 };
 
 use crate::batch::{Batch, Space};
+use crate::cache::RecordCache;
 use crate::segment::Sequence;
 
 /// The last group that the tables on disk hold, written by each checkpoint.
@@ -60,6 +62,7 @@ struct Inner {
     /// What was applied since memory tables were last sealed; held while a
     /// batch is half applied.
     applied_bytes: Mutex<u64>,
+    cache: RecordCache,
 }
 
 impl Store {
@@ -74,7 +77,8 @@ impl Store {
             Config::new(path.join(space.name()), numbers.clone(), unused)
                 .use_cache(cache.clone())
                 .use_descriptor_table(Some(files.clone()))
-                .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+                .data_block_compression_policy(CompressionPolicy::all(compression(space)))
+                .data_block_size_policy(BlockSizePolicy::all(block_bytes(space)))
                 .filter_block_pinning_policy(PinningPolicy::all(true))
                 .index_block_pinning_policy(PinningPolicy::all(true))
                 .open()
@@ -89,11 +93,17 @@ impl Store {
             visible,
             views: Mutex::default(),
             applied_bytes: Mutex::default(),
+            cache: RecordCache::default(),
         })))
     }
 
     pub(crate) fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreError> {
         self.view().get(space, key)
+    }
+
+    /// A decoded record as the tables hold it now.
+    pub(crate) fn cached(&self, key: &[u8]) -> Option<Arc<Record>> {
+        self.0.cache.get(key, u64::MAX)
     }
 
     pub(crate) fn last_key(&self, space: Space) -> Result<Option<Slice>, StoreError> {
@@ -116,7 +126,9 @@ impl Store {
     pub(crate) fn apply<'a>(&self, batches: impl IntoIterator<Item = &'a Batch>) -> u64 {
         let mut bytes = self.0.applied_bytes();
         let number = self.0.numbers.next();
-        for (space, key, value) in batches.into_iter().flat_map(Batch::writes) {
+        for write in batches.into_iter().flat_map(Batch::writes) {
+            self.0.cache.forget(write, number);
+            let (space, key, value) = write;
             let tree = self.0.tree(space);
             let (added, _) = match value {
                 Some(value) => tree.insert(key, value, number),
@@ -227,6 +239,16 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// A decoded record as this view sees it.
+    pub(crate) fn cached(&self, key: &[u8]) -> Option<Arc<Record>> {
+        self.store.cache.get(key, self.until)
+    }
+
+    /// Keeps a record that was read from this view.
+    pub(crate) fn cache(&self, key: &[u8], record: Arc<Record>) {
+        self.store.cache.put(key, record, self.until);
+    }
+
     pub(crate) fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreError> {
         Ok(self.store.tree(space).get(key, self.until)?)
     }
@@ -251,6 +273,24 @@ impl Drop for View {
                 views.remove(&self.until);
             }
         }
+    }
+}
+
+/// Bodies are read one by one and at random: unpacking a block for each would
+/// cost more than reading it.
+const fn compression(space: Space) -> CompressionType {
+    match space {
+        Space::Records => CompressionType::None,
+        Space::Parts | Space::Paths | Space::Journal | Space::Due | Space::Meta => {
+            CompressionType::Lz4
+        }
+    }
+}
+
+const fn block_bytes(space: Space) -> u32 {
+    match space {
+        Space::Records => 2 * 1024,
+        Space::Parts | Space::Paths | Space::Journal | Space::Due | Space::Meta => 4 * 1024,
     }
 }
 
