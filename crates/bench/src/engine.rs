@@ -18,7 +18,7 @@ use crate::report::{Finding, Goal, median};
 
 const WRITERS: usize = 64;
 const ROUNDS: usize = 5;
-const CACHE_BYTES: u64 = 128 * 1024 * 1024;
+const CACHE_BYTES: u64 = 256 * 1024 * 1024;
 
 /// How much is measured, and on how much.
 #[derive(Clone, Copy, Debug)]
@@ -228,6 +228,9 @@ async fn cost_by_size(
     let mut rounds = [Vec::new(), Vec::new(), Vec::new()];
     for round in 0..ROUNDS {
         eprintln!("round {} of {ROUNDS}: few orders, then many", round + 1);
+        // Both at rest: reads meet tables on disk, not what the rounds left in memory.
+        small.rest().await?;
+        large.rest().await?;
         let half = size.round / 2;
         let (few, many) = (size.small_orders, size.large_orders);
         let measured = [

@@ -14,11 +14,12 @@ mod lines;
 mod target;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
-use std::io::{self, BufReader, Seek, Write};
+use std::io::{self, BufReader, Read, Seek, Write};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use model::ProductId;
 use tokio::task::JoinSet;
 
@@ -26,7 +27,7 @@ use crate::arguments::ImportArguments;
 use crate::config::Config;
 use crate::progress::Progress;
 use crate::shards;
-use lines::{Lines, Offer};
+use lines::{Line, Lines, Offer};
 use target::{Refusal, Target};
 
 /// Bad lines that are told one by one; the rest is only counted.
@@ -48,7 +49,9 @@ pub fn run(wish: &ImportArguments, out: &mut dyn Write) -> Result<()> {
     };
     let mut file = spooled(wish)?;
     let checked = check(&file, bad)?;
-    file.rewind().context("the file cannot be read twice")?;
+    file.rewind().map_err(|error| {
+        anyhow!("the file cannot be read twice ({error}): give it as standard input")
+    })?;
     let written = shards::runtime()?.block_on(async {
         let target = match &wish.to {
             Some(url) => Target::running(url)?,
@@ -59,9 +62,9 @@ pub fn run(wish: &ImportArguments, out: &mut dyn Write) -> Result<()> {
     let skipped = checked.bad.len() as u64 + written.refused;
     let note = match skipped {
         0 => String::new(),
-        skipped => format!(", {skipped} lines left out"),
+        skipped => format!(", lines left out: {skipped}"),
     };
-    writeln!(out, "imported {} products{note}", written.products)?;
+    writeln!(out, "products imported: {}{note}", written.products)?;
     Ok(())
 }
 
@@ -78,21 +81,40 @@ struct Written {
     refused: u64,
 }
 
-/// The file, or standard input as one.
+/// The file; what can be read only once is copied to one.
 fn spooled(wish: &ImportArguments) -> Result<File> {
-    if wish.file.as_os_str() != "-" {
+    let named = wish.file.as_os_str() != "-";
+    let unreadable = |error: io::Error| {
         let shown = wish.file.display();
-        return File::open(&wish.file)
-            .with_context(|| format!("{shown} cannot be read"))
-            .map_err(|error| {
-                anyhow::anyhow!("{error:#}: name a file of JSON lines, or - for standard input")
-            });
+        anyhow!(
+            "{shown} cannot be read ({error}): name a file of JSON lines, or - for standard input"
+        )
+    };
+    if !named {
+        return spool(io::stdin().lock());
     }
-    let full = "standard input cannot be kept aside: make room where temporary files go";
-    let mut spool = tempfile::tempfile().context(full)?;
-    io::copy(&mut io::stdin().lock(), &mut spool).context(full)?;
-    spool.rewind().context(full)?;
-    Ok(spool)
+    let file = File::open(&wish.file).map_err(unreadable)?;
+    let kind = file.metadata().map_err(unreadable)?;
+    if kind.is_dir() {
+        return Err(unreadable(io::ErrorKind::IsADirectory.into()));
+    }
+    if kind.is_file() {
+        Ok(file)
+    } else {
+        spool(file)
+    }
+}
+
+fn spool(mut source: impl Read) -> Result<File> {
+    let mut keep = || {
+        let mut file = tempfile::tempfile()?;
+        io::copy(&mut source, &mut file)?;
+        file.rewind()?;
+        Ok(file)
+    };
+    keep().map_err(|error: io::Error| {
+        anyhow!("the input cannot be kept aside ({error}): make room where temporary files go")
+    })
 }
 
 /// Reads all lines, and writes nothing.
@@ -103,26 +125,25 @@ fn check(file: &File, bad: Bad) -> Result<Checked> {
     };
     let mut seen: HashMap<ProductId, u64> = HashMap::new();
     for line in Lines::of(BufReader::new(file)) {
-        let line = line?;
-        let offer =
-            line.offer.and_then(
-                |offer| match seen.insert(offer.product_id.clone(), line.number) {
-                    None => Ok(()),
-                    Some(first) => {
-                        let id = &offer.product_id;
-                        Err(format!(
-                            "product {id} stands in line {first} already: keep one of them"
-                        ))
-                    }
-                },
-            );
-        match offer {
+        let Line { number, offer } = line?;
+        let verdict = offer.and_then(|offer| match seen.entry(offer.product_id) {
+            Entry::Vacant(free) => {
+                free.insert(number);
+                Ok(())
+            }
+            Entry::Occupied(taken) => Err(format!(
+                "product {} stands in line {} already: keep one of them",
+                taken.key(),
+                taken.get()
+            )),
+        });
+        match verdict {
             Ok(()) => checked.good += 1,
             Err(reason) => {
                 if checked.bad.len() < BAD_LINES_TOLD_MAX {
-                    eprintln!("line {}: {reason}", line.number);
+                    eprintln!("line {number}: {reason}");
                 }
-                checked.bad.push(line.number);
+                checked.bad.push(number);
             }
         }
     }
@@ -146,15 +167,17 @@ async fn write(file: &File, checked: &Checked, target: Arc<Target>, bad: Bad) ->
         },
     };
     for line in Lines::of(BufReader::new(file)) {
-        let line = line?;
-        let Ok(offer) = line.offer else { continue };
-        if checked.bad.binary_search(&line.number).is_ok() {
+        let Line { number, offer } = line?;
+        if checked.bad.binary_search(&number).is_ok() {
             continue;
         }
+        let offer = offer.map_err(|reason| {
+            anyhow!("line {number} changed while it was read ({reason}): import again")
+        })?;
         if writing.running.len() >= target.offers_at_once_max() {
             writing.finish_one().await?;
         }
-        writing.spawn(line.number, offer, target.clone());
+        writing.spawn(number, offer, target.clone());
     }
     while !writing.running.is_empty() {
         writing.finish_one().await?;
@@ -192,11 +215,11 @@ impl Writing {
                 self.written.refused += 1;
             }
             Err(Refusal::OfThisLine(reason)) => bail!(
-                "line {number} was refused ({reason}), {} products were imported: correct it and import again, or leave it out with --skip-bad",
+                "line {number} was refused ({reason}) after {} others were taken: correct it and import again, or leave it out with --skip-bad",
                 self.written.products
             ),
             Err(Refusal::OfAll(reason)) => bail!(
-                "{reason}, {} products were imported: import again when that is mended",
+                "{reason}, after {} lines were taken: import again when that is mended",
                 self.written.products
             ),
         }

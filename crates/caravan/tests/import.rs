@@ -44,14 +44,14 @@ fn a_catalogue_goes_into_a_directory_or_a_running_shop_and_again() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), &catalogue(90));
     let import = ["import", "catalogue.jsonl"];
-    assert_eq!(succeeds(folder.path(), &import), "imported 90 products\n");
+    assert_eq!(succeeds(folder.path(), &import), "products imported: 90\n");
     let server = Server::start(folder.path(), &[]);
     check(&server, 90, "90.5");
 
     write(folder.path(), &catalogue(95).replace(".50", ".75"));
     let import = ["import", "catalogue.jsonl", "--to", &server.url];
     for _ in 0..2 {
-        assert_eq!(succeeds(folder.path(), &import), "imported 95 products\n");
+        assert_eq!(succeeds(folder.path(), &import), "products imported: 95\n");
         check(&server, 95, "95.75");
     }
     let offline = caravan(folder.path(), &["import", "catalogue.jsonl"]);
@@ -83,7 +83,7 @@ fn one_bad_line_and_nothing_is_written_unless_it_may_be_left_out() {
     let output = caravan(folder.path(), &["import", "catalogue.jsonl", "--skip-bad"]);
     assert!(output.status.success());
     let printed = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(printed, "imported 3 products, 2 lines left out\n");
+    assert_eq!(printed, "products imported: 3, lines left out: 2\n");
     check(&Server::start(folder.path(), &[]), 3, "3.5");
 }
 
@@ -121,7 +121,7 @@ fn what_the_shop_refuses_is_told_with_its_line() {
     ];
     let output = caravan(folder.path(), &skipping);
     let printed = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(printed, "imported 1 products, 1 lines left out\n");
+    assert_eq!(printed, "products imported: 1, lines left out: 1\n");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn standard_input_is_a_file_too() {
     assert!(output.status.success());
     assert_eq!(
         String::from_utf8(output.stdout).unwrap(),
-        "imported 5 products\n"
+        "products imported: 5\n"
     );
     check(&Server::start(folder.path(), &[]), 5, "5.5");
 }
@@ -159,6 +159,7 @@ fn a_file_or_shop_that_is_not_there_costs_one_sentence() {
         "absent.jsonl cannot be read",
         "name a file",
     );
+    refused(&["import", "."], ". cannot be read", "name a file");
     write(folder.path(), &catalogue(1));
     refused(
         &["import", "catalogue.jsonl", "--to", "https://shop"],

@@ -6,13 +6,16 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Raised when what stands on disk changes its meaning.
-pub const FORMAT: u32 = 1;
+///
+/// 1: the storage library with a journal of its own. 2: our commit log, the library's trees under it.
+pub const FORMAT: u32 = 2;
 
 const FORMAT_FILE: &str = "CARAVAN-FORMAT";
 const FORMAT_DRAFT: &str = "CARAVAN-FORMAT.new";
 const LOCK_FILE: &str = "LOCK";
 const DATA_FOLDER: &str = "data";
 const DATA_DRAFT: &str = "data.new";
+const LOG_FOLDER: &str = "log";
 
 /// Writes are refused while less than this is free, so that a full disk is met
 /// before a commit and not in the middle of one.
@@ -28,6 +31,14 @@ pub enum OpenError {
         "the directory {path} has format {found}, this program knows {known}: use a newer caravan"
     )]
     NewerFormat {
+        path: PathBuf,
+        found: u32,
+        known: u32,
+    },
+    #[error(
+        "the directory {path} has format {found}, this program reads {known} only: open it with the caravan that made it and move the data"
+    )]
+    OlderFormat {
         path: PathBuf,
         found: u32,
         known: u32,
@@ -115,6 +126,11 @@ impl Directory {
         Ok(data)
     }
 
+    /// The folder of the commit log.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.path.join(LOG_FOLDER)
+    }
+
     pub(crate) fn free_bytes(&self) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(&self.path)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
@@ -156,10 +172,10 @@ fn check_format(path: &Path) -> Result<(), OpenError> {
             found,
             known: FORMAT,
         }),
-        // There was none before the first.
-        Ordering::Less => Err(OpenError::Damaged {
-            path: file,
-            reason: format!("there is no format {found}"),
+        Ordering::Less => Err(OpenError::OlderFormat {
+            path: path.to_owned(),
+            found,
+            known: FORMAT,
         }),
     }
 }

@@ -13,11 +13,14 @@ use engine_api::{
     validate_alone, validate_together,
 };
 
-use crate::committer::{CommitCounts, Committer, Request};
+use crate::batch::{Batch, Space};
+use crate::checkpoint::MEMORY_BYTES;
+use crate::committer::{CommitCounts, Committer, Parts, Request};
 use crate::directory::{Directory, OpenError};
+use crate::log::{Checkpointed, CommitLog, Log, LogError, SEGMENT_BYTES};
 use crate::read;
 use crate::state::{State, control_get, position};
-use crate::store::{Batch, FjallStore, Space, Store, StoreError};
+use crate::store::{Store, StoreError};
 use crate::tables::Tables;
 
 const META_TABLES: &[u8] = b"tables";
@@ -30,42 +33,77 @@ pub struct EmbeddedConfig {
     pub cache_bytes: u64,
 }
 
+/// Sizes that tests make small.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub segment_bytes: u64,
+    pub memory_bytes: u64,
+}
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes {
+            segment_bytes: SEGMENT_BYTES,
+            memory_bytes: MEMORY_BYTES,
+        }
+    }
+}
+
 /// Records in a directory that this process has for itself.
 #[derive(Debug)]
 pub struct EmbeddedEngine {
     capabilities: Capabilities,
     tables: Arc<Tables>,
-    store: Arc<dyn Store>,
     committer: Committer,
+    store: Store,
+    /// Let go last: the directory is free when everything else has ended.
+    _directory: Arc<Directory>,
 }
 
 impl EmbeddedEngine {
     /// Opens or makes the directory. After a crash this replays what the
-    /// storage library had acknowledged but not yet sorted away.
+    /// commit log holds and the tables on disk do not.
     pub fn open(config: EmbeddedConfig) -> Result<EmbeddedEngine, OpenError> {
-        let tables = Tables::new(&config.tables)?;
-        let directory = Directory::open(&config.path)?;
-        let failed = |error| open_failed(&config.path, error);
-        let open = |path: &Path| FjallStore::open(path, config.cache_bytes).map_err(failed);
-        let data = directory.data(|draft| open(draft).map(drop), |error| failed(error.into()))?;
-        let store = open(&data)?;
-        check_tables(&store, &tables, &config.path)?;
-        EmbeddedEngine::start(Arc::new(store), tables, Some(directory))
+        EmbeddedEngine::open_with(&config, Sizes::default(), |log| Box::new(log))
     }
 
-    pub(crate) fn start(
-        store: Arc<dyn Store>,
-        tables: Tables,
-        directory: Option<Directory>,
+    pub(crate) fn open_with(
+        config: &EmbeddedConfig,
+        sizes: Sizes,
+        wrap: impl FnOnce(CommitLog) -> Box<dyn Log>,
     ) -> Result<EmbeddedEngine, OpenError> {
-        let path = directory
-            .as_ref()
-            .map(|held| held.path().to_owned())
-            .unwrap_or_default();
-        let tables = Arc::new(tables);
-        let state = State::open(store.clone(), tables.clone())?;
-        let committer = Committer::start(state, store.clone(), directory)
-            .map_err(|source| OpenError::Io { path, source })?;
+        let path = &config.path;
+        let tables = Arc::new(Tables::new(&config.tables)?);
+        let directory = Arc::new(Directory::open(path)?);
+        let failed = |error| open_failed(path, error);
+        let open = |path: &Path| Store::open(path, config.cache_bytes).map_err(failed);
+        let data = directory.data(|draft| open(draft).map(drop), |error| failed(error.into()))?;
+        let store = open(&data)?;
+        let checkpointed = Checkpointed::default();
+        checkpointed.set(store.checkpoint().map_err(failed)?);
+        let mut log = CommitLog::open(
+            &directory.log(),
+            sizes.segment_bytes,
+            checkpointed.clone(),
+            |batch| {
+                store.apply([batch]);
+            },
+        )
+        .map_err(|error| log_failed(path, error))?;
+        check_tables(&store, &mut log, &tables, path)?;
+        let committer = Committer::start(Parts {
+            state: State::open(store.clone(), tables.clone())?,
+            store: store.clone(),
+            last: log.last(),
+            log: wrap(log),
+            checkpointed,
+            memory_bytes: sizes.memory_bytes,
+            directory: Some(directory.clone()),
+        })
+        .map_err(|source| OpenError::Io {
+            path: path.clone(),
+            source,
+        })?;
         let capabilities = Capabilities {
             engine: "embedded",
             collections: tables.collections(),
@@ -81,9 +119,17 @@ impl EmbeddedEngine {
         Ok(EmbeddedEngine {
             capabilities,
             tables,
-            store,
             committer,
+            store,
+            _directory: directory,
         })
+    }
+
+    /// Brings everything from memory to tables on disk and merges these as far
+    /// as they need it. Nothing more is safe afterwards; the next opening has
+    /// nothing to replay.
+    pub async fn rest(&self) -> Result<(), EngineError> {
+        self.committer.ask(|reply| Request::Rest { reply }).await
     }
 
     pub fn commit_counts(&self) -> &CommitCounts {
@@ -132,15 +178,15 @@ impl Engine for EmbeddedEngine {
 
     async fn get(&self, key: &RecordKey, _: ReadContext) -> Result<Option<Record>, EngineError> {
         self.tables.check(key.collection)?;
-        read::get(self.store.as_ref(), &self.tables, key.collection, &key.id)
+        read::get(&self.store, &self.tables, key.collection, &key.id)
     }
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {
-        read::query(self.store.view().as_ref(), &self.tables, query, context)
+        read::query(&self.store.view(), &self.tables, query, context)
     }
 
     async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
-        read::scan(self.store.view().as_ref(), &self.tables, scan)
+        read::scan(&self.store.view(), &self.tables, scan)
     }
 
     async fn journal_end(&self) -> Result<Position, EngineError> {
@@ -152,7 +198,7 @@ impl Engine for EmbeddedEngine {
         from: &Position,
         limit: usize,
     ) -> Result<JournalPage, EngineError> {
-        read::journal(self.store.view().as_ref(), from, limit)
+        read::journal(&self.store.view(), from, limit)
     }
 
     async fn raise_fence(
@@ -188,7 +234,7 @@ impl Engine for EmbeddedEngine {
 #[async_trait]
 impl ControlStore for EmbeddedEngine {
     async fn control_get(&self, name: &str) -> Result<Option<ControlValue>, EngineError> {
-        control_get(self.store.as_ref(), name)
+        control_get(&self.store, name)
     }
 
     async fn compare_and_set(
@@ -214,7 +260,12 @@ impl ControlStore for EmbeddedEngine {
     }
 }
 
-fn check_tables(store: &FjallStore, tables: &Tables, path: &Path) -> Result<(), OpenError> {
+fn check_tables(
+    store: &Store,
+    log: &mut CommitLog,
+    tables: &Tables,
+    path: &Path,
+) -> Result<(), OpenError> {
     let wanted = tables.describe();
     match store
         .get(Space::Meta, META_TABLES)
@@ -222,10 +273,12 @@ fn check_tables(store: &FjallStore, tables: &Tables, path: &Path) -> Result<(), 
     {
         None => {
             let mut batch = Batch::default();
-            batch.put(Space::Meta, META_TABLES.to_vec(), wanted.into_bytes());
-            store
-                .commit(batch)
-                .map_err(|error| open_failed(path, error))
+            batch.put(Space::Meta, META_TABLES, wanted.as_bytes());
+            let batches = [batch];
+            log.append(&batches)
+                .map_err(|error| log_failed(path, error.into()))?;
+            store.apply(&batches);
+            Ok(())
         }
         Some(found) if *found == *wanted.as_bytes() => Ok(()),
         Some(found) => {
@@ -257,11 +310,18 @@ fn open_failed(path: &Path, error: StoreError) -> OpenError {
     let path = path.to_owned();
     match error {
         StoreError::Io(source) => OpenError::Io { path, source },
-        StoreError::Locked => OpenError::Locked { path },
         StoreError::Library(reason) => OpenError::Damaged { path, reason },
-        StoreError::Stopped => OpenError::Io {
-            path,
-            source: std::io::Error::other(error),
-        },
+    }
+}
+
+fn log_failed(path: &Path, error: LogError) -> OpenError {
+    let path = path.to_owned();
+    match error {
+        LogError::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            let reason = error.to_string();
+            OpenError::Damaged { path, reason }
+        }
+        LogError::Io(source) => OpenError::Io { path, source },
+        LogError::Lost(reason) => OpenError::Damaged { path, reason },
     }
 }

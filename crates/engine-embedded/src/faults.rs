@@ -1,27 +1,32 @@
-//! A store that fails on purpose, and what the engine makes of it.
+//! A log and tables that fail on purpose, and what the engine makes of it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fs;
+use std::io;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 use engine_api::layout::{Collection, Field, Fields, Value};
 use engine_api::{
     Authority, Change, Engine, EngineError, Freshness, Generation, Outcome, ReadContext, Record,
     RecordId, RecordKey, Remedy, Revision, Timestamp, WriteContext, Writer,
 };
-use fjall::Slice;
 
-use crate::engine::EmbeddedEngine;
-use crate::store::{Batch, FjallStore, Space, Store, StoreError, View};
-use crate::tables::Tables;
+use crate::batch::{Batch, Space};
+use crate::engine::{EmbeddedConfig, EmbeddedEngine, Sizes};
+use crate::log::{CommitLog, Log};
+use crate::segment::Sequence;
+use crate::store::Store;
 
-/// Commits until the commit with this number, which fails.
+/// Appends until the group with this number, which fails.
 #[derive(Debug)]
 struct Failing {
-    inner: FjallStore,
-    commits: AtomicU64,
+    inner: CommitLog,
+    appends: u64,
     fails_at: u64,
-    error: fn() -> std::io::Error,
-    /// Whether the failing commit reaches the disk although it reports an error.
+    error: fn() -> io::Error,
+    /// Whether the failing group reaches the disk although it reports an error.
     reaches_the_disk: Reach,
 }
 
@@ -31,55 +36,54 @@ enum Reach {
     Everything,
 }
 
-impl Store for Failing {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreError> {
-        self.inner.get(space, key)
-    }
-
-    fn view(&self) -> Box<dyn View> {
-        self.inner.view()
-    }
-
-    fn last_key(&self, space: Space) -> Result<Option<Slice>, StoreError> {
-        self.inner.last_key(space)
-    }
-
-    fn commit(&self, batch: Batch) -> Result<(), StoreError> {
-        if self.commits.fetch_add(1, Ordering::SeqCst) + 1 < self.fails_at {
-            return self.inner.commit(batch);
+impl Log for Failing {
+    fn append(&mut self, batches: &[Batch]) -> io::Result<Sequence> {
+        self.appends += 1;
+        if self.appends < self.fails_at {
+            return self.inner.append(batches);
         }
         if self.reaches_the_disk == Reach::Everything {
-            self.inner.commit(batch)?;
+            self.inner.append(batches)?;
         }
-        Err(StoreError::Io((self.error)()))
+        Err((self.error)())
     }
 }
 
-fn tables() -> Tables {
+fn open(path: &Path, sizes: Sizes, wrap: impl FnOnce(CommitLog) -> Box<dyn Log>) -> EmbeddedEngine {
     let layout = engine_api::layout::embedded();
-    let tables: Vec<_> = layout
+    let tables = layout
         .collections
         .values()
         .flat_map(|kept| kept.live.tables.clone())
         .collect();
-    Tables::new(&tables).unwrap()
+    let config = EmbeddedConfig {
+        path: path.to_owned(),
+        tables,
+        cache_bytes: 1 << 20,
+    };
+    EmbeddedEngine::open_with(&config, sizes, wrap).unwrap()
 }
+
+const SMALL: Sizes = Sizes {
+    segment_bytes: 64 * 1024,
+    memory_bytes: 32 * 1024,
+};
 
 fn engine(
     folder: &tempfile::TempDir,
     fails_at: u64,
-    error: fn() -> std::io::Error,
+    error: fn() -> io::Error,
     reaches_the_disk: Reach,
 ) -> EmbeddedEngine {
-    let inner = FjallStore::open(&folder.path().join("data"), 1 << 20).unwrap();
-    let store = Failing {
-        inner,
-        commits: AtomicU64::new(0),
-        fails_at,
-        error,
-        reaches_the_disk,
-    };
-    EmbeddedEngine::start(Arc::new(store), tables(), None).unwrap()
+    open(folder.path(), SMALL, |inner| {
+        Box::new(Failing {
+            inner,
+            appends: 0,
+            fails_at,
+            error,
+            reaches_the_disk,
+        })
+    })
 }
 
 fn session_key(number: u64) -> RecordKey {
@@ -123,12 +127,12 @@ async fn read(engine: &EmbeddedEngine, number: u64) -> Option<Record> {
     engine.get(&session_key(number), context).await.unwrap()
 }
 
-fn broken() -> std::io::Error {
-    std::io::Error::other("the disk is broken")
+fn broken() -> io::Error {
+    io::Error::other("the disk is broken")
 }
 
-fn full() -> std::io::Error {
-    std::io::Error::from(std::io::ErrorKind::StorageFull)
+fn full() -> io::Error {
+    io::Error::from(io::ErrorKind::StorageFull)
 }
 
 #[tokio::test]
@@ -148,6 +152,10 @@ async fn a_failed_commit_is_never_acknowledged_and_nothing_follows_it() {
     assert!(read(&engine, 2).await.is_some());
     assert!(read(&engine, 3).await.is_none());
     assert!(read(&engine, 4).await.is_none());
+    drop(engine);
+    let engine = open(folder.path(), SMALL, |log| Box::new(log));
+    assert!(read(&engine, 2).await.is_some());
+    assert!(read(&engine, 3).await.is_none());
 }
 
 #[tokio::test]
@@ -186,4 +194,115 @@ async fn a_full_disk_is_named_and_what_was_acknowledged_stays() {
     let engine = engine(&folder, u64::MAX, full, Reach::Nothing);
     assert!(read(&engine, 1).await.is_some());
     assert!(open_session(&engine, 2).await.unwrap().is_done());
+}
+
+/// A log whose disk takes as long as the test wants.
+#[derive(Debug)]
+struct Slow {
+    inner: CommitLog,
+    written: SyncSender<()>,
+    synced: Receiver<()>,
+}
+
+impl Log for Slow {
+    fn append(&mut self, batches: &[Batch]) -> io::Result<Sequence> {
+        self.written.send(()).map_err(io::Error::other)?;
+        self.synced.recv().map_err(io::Error::other)?;
+        self.inner.append(batches)
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_seen_or_acknowledged_before_its_sync() {
+    let folder = tempfile::tempdir().unwrap();
+    let (written, is_written) = sync_channel(0);
+    let (sync, synced) = sync_channel(0);
+    let engine = open(folder.path(), SMALL, |inner| {
+        Box::new(Slow {
+            inner,
+            written,
+            synced,
+        })
+    });
+    let mut answer = std::pin::pin!(open_session(&engine, 1));
+    let moment = Duration::from_millis(20);
+    let early = tokio::time::timeout(moment, &mut answer).await;
+    assert!(early.is_err(), "acknowledged before its sync");
+    is_written.recv().unwrap();
+    assert!(read(&engine, 1).await.is_none());
+    sync.send(()).unwrap();
+    assert!(answer.await.unwrap().is_done());
+    assert!(read(&engine, 1).await.is_some());
+}
+
+#[tokio::test]
+async fn segments_and_memory_go_round_many_times_and_nothing_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    for round in 0..3 {
+        let engine = open(folder.path(), SMALL, |log| Box::new(log));
+        for number in round * 400..(round + 1) * 400 {
+            assert!(open_session(&engine, number).await.unwrap().is_done());
+        }
+        for number in (0..(round + 1) * 400).step_by(7) {
+            assert!(read(&engine, number).await.is_some(), "{number}");
+        }
+        let segments = fs::read_dir(&log).unwrap().count();
+        assert!((2..=16).contains(&segments), "{segments} segments");
+    }
+    let engine = open(folder.path(), SMALL, |log| Box::new(log));
+    for number in 0..1200 {
+        assert!(read(&engine, number).await.is_some(), "{number}");
+    }
+}
+
+#[tokio::test]
+async fn at_rest_everything_stands_in_tables_and_the_log_has_nothing_to_add() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path(), Sizes::default(), |log| Box::new(log));
+    for number in 0..50 {
+        assert!(open_session(&engine, number).await.unwrap().is_done());
+    }
+    engine.rest().await.unwrap();
+    assert!(read(&engine, 49).await.is_some());
+    drop(engine);
+    let store = Store::open(&folder.path().join("data"), 1 << 20).unwrap();
+    assert_eq!(
+        store.checkpoint().unwrap().0,
+        51,
+        "the tables, then sessions"
+    );
+    let rows = store
+        .view()
+        .range(Space::Records, Bound::Unbounded, Bound::Unbounded);
+    assert_eq!(rows.count(), 50);
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_fails_stops_the_engine_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let tables = folder.path().join("data/records/tables");
+    let away = folder.path().join("data/records/away");
+    let engine = open(folder.path(), SMALL, |log| Box::new(log));
+    fs::rename(&tables, &away).unwrap();
+    let mut done = 0;
+    let refused = loop {
+        match open_session(&engine, done).await {
+            Ok(outcome) => assert!(outcome.is_done()),
+            Err(error) => break error,
+        }
+        done += 1;
+        assert!(done < 100_000, "the failure was not noticed");
+    };
+    assert!(
+        refused.to_string().contains("a checkpoint failed"),
+        "{refused}"
+    );
+    assert!(engine.rest().await.is_err());
+    drop(engine);
+    fs::rename(&away, &tables).unwrap();
+    let engine = open(folder.path(), SMALL, |log| Box::new(log));
+    for number in 0..done {
+        assert!(read(&engine, number).await.is_some(), "{number}");
+    }
 }

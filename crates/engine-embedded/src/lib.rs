@@ -1,23 +1,31 @@
 //! The embedded engine: records in a directory of this machine.
 //!
-//! Concurrent changes are grouped into one durable commit (body, pointers,
-//! journal entry, due times, fences together). A record's body is stored once,
-//! other tables point to it. Readers take snapshots and never wait for writers.
+//! Concurrent changes are grouped: body, pointers, journal entry, due times and
+//! fences of all of them are one group of the commit log and one sync. Then they
+//! are applied to the tables in memory and acknowledged. A record's body is stored
+//! once, other tables point to it. Readers take views and never wait for writers.
 //!
 //! ```text
-//! engine ──▶ judge (state: decide) ──▶ disk (store.commit, fdatasync) ──▶ answers
-//!    └─────▶ read ───────────────────▶ store.view
+//! engine ──▶ judge (state: decide) ──▶ logger (log, fdatasync) ──▶ applier (store) ──▶ answers
+//!    └─────▶ read ───────────────────▶ store.view                    └──▶ checkpoint: tables on disk
 //! ```
 
 #![forbid(unsafe_code)]
 
+mod batch;
+mod cache;
+mod checkpoint;
 mod codec;
 mod committer;
 mod directory;
 mod engine;
 #[cfg(test)]
 mod faults;
+mod judge;
+mod log;
+mod pipeline;
 mod read;
+mod segment;
 mod state;
 mod store;
 mod tables;

@@ -1,6 +1,7 @@
 //! Reading: bodies, parts apart, and pages of access paths from one snapshot.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use engine_api::layout::key::encode_value;
 use engine_api::layout::{Collection, Direction, Value};
@@ -9,28 +10,27 @@ use engine_api::{
     Position, Query, ReadContext, Record, RecordId, Scan, ScanPage, ScanPosition, answers,
 };
 
+use crate::batch::Space;
+use crate::cache::RecordCache;
 use crate::codec::{Damaged, decode_entry, decode_part, decode_part_key, decode_record};
 use crate::state::{number, position};
-use crate::store::{Space, Store, StoreError, View};
+use crate::store::{Store, StoreError, View};
 use crate::tables::{PathPlan, PointerTable, Tables, parts_prefix, record_key};
 
 type RowBound = Bound<Vec<u8>>;
 
 pub(crate) fn get(
-    store: &dyn Store,
+    store: &Store,
     tables: &Tables,
     collection: Collection,
     id: &RecordId,
 ) -> Result<Option<Record>, EngineError> {
-    if !tables.has_parts_apart(collection) {
-        let body = store
-            .get(Space::Records, &record_key(collection, id))
-            .map_err(store_failed)?;
-        return body
-            .map(|body| decode_record(collection, id.clone(), &body).map_err(damaged))
-            .transpose();
+    if RecordCache::keeps(collection)
+        && let Some(record) = store.cached(&record_key(collection, id))
+    {
+        return Ok(Some((*record).clone()));
     }
-    get_in(store.view().as_ref(), tables, collection, id)
+    get_in(&store.view(), tables, collection, id)
 }
 
 /// Completes a body with its parts apart.
@@ -39,17 +39,17 @@ pub(crate) fn load(
     collection: Collection,
     id: &RecordId,
     body: &[u8],
-    view: impl FnOnce() -> Box<dyn View>,
+    view: impl FnOnce() -> View,
 ) -> Result<Record, EngineError> {
     let mut record = decode_record(collection, id.clone(), body).map_err(damaged)?;
     if tables.has_parts_apart(collection) {
-        add_parts_apart(view().as_ref(), &mut record)?;
+        add_parts_apart(&view(), &mut record)?;
     }
     Ok(record)
 }
 
 pub(crate) fn query(
-    view: &dyn View,
+    view: &View,
     tables: &Tables,
     query: &Query,
     context: ReadContext,
@@ -83,7 +83,7 @@ pub(crate) fn query(
     Ok(Page { records, next })
 }
 
-pub(crate) fn scan(view: &dyn View, tables: &Tables, scan: &Scan) -> Result<ScanPage, EngineError> {
+pub(crate) fn scan(view: &View, tables: &Tables, scan: &Scan) -> Result<ScanPage, EngineError> {
     tables.check(scan.collection)?;
     let number = scan.collection.number();
     let place = |at: &ScanPosition| [&[number][..], &at.0].concat();
@@ -119,7 +119,7 @@ pub(crate) fn scan(view: &dyn View, tables: &Tables, scan: &Scan) -> Result<Scan
 }
 
 pub(crate) fn journal(
-    view: &dyn View,
+    view: &View,
     from: &Position,
     limit: usize,
 ) -> Result<JournalPage, EngineError> {
@@ -163,7 +163,7 @@ pub(crate) fn journal(
     Ok(JournalPage { entries, next })
 }
 
-fn by_id(view: &dyn View, tables: &Tables, query: &Query) -> Result<Vec<Record>, EngineError> {
+fn by_id(view: &View, tables: &Tables, query: &Query) -> Result<Vec<Record>, EngineError> {
     let id = query.equals[0]
         .as_text()
         .and_then(|id| RecordId::new(id).ok());
@@ -177,7 +177,7 @@ fn by_id(view: &dyn View, tables: &Tables, query: &Query) -> Result<Vec<Record>,
 }
 
 fn by_pointers(
-    view: &dyn View,
+    view: &View,
     tables: &Tables,
     table: &PointerTable,
     query: &Query,
@@ -265,25 +265,30 @@ fn successor(mut prefix: Vec<u8>) -> Bound<Vec<u8>> {
 }
 
 fn get_in(
-    view: &dyn View,
+    view: &View,
     tables: &Tables,
     collection: Collection,
     id: &RecordId,
 ) -> Result<Option<Record>, EngineError> {
-    let Some(body) = view
-        .get(Space::Records, &record_key(collection, id))
-        .map_err(store_failed)?
-    else {
+    let key = record_key(collection, id);
+    let is_kept = RecordCache::keeps(collection);
+    if is_kept && let Some(record) = view.cached(&key) {
+        return Ok(Some((*record).clone()));
+    }
+    let Some(body) = view.get(Space::Records, &key).map_err(store_failed)? else {
         return Ok(None);
     };
     let mut record = decode_record(collection, id.clone(), &body).map_err(damaged)?;
     if tables.has_parts_apart(collection) {
         add_parts_apart(view, &mut record)?;
     }
+    if is_kept {
+        view.cache(&key, Arc::new(record.clone()));
+    }
     Ok(Some(record))
 }
 
-fn add_parts_apart(view: &dyn View, record: &mut Record) -> Result<(), EngineError> {
+fn add_parts_apart(view: &View, record: &mut Record) -> Result<(), EngineError> {
     let prefix = parts_prefix(record.key.collection, &record.key.id);
     let rows = view.range(
         Space::Parts,

@@ -5,7 +5,7 @@
 //! visible to readers, and nothing is answered, until it is.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -15,12 +15,14 @@ use engine_api::{
     Maintenance, MoverTerm, Outcome, Position, Raised, Record, RecordId, RecordKey, Seal,
     SetOutcome, Timestamp, WriteContext, decide_together,
 };
+use rustc_hash::FxHashMap;
 
+use crate::batch::{Batch, Space};
 use crate::codec::{
     decode_entry, decode_fences, encode_entry, encode_fences, encode_part, encode_record,
 };
 use crate::read::{damaged, load, store_failed};
-use crate::store::{Batch, Space, Store};
+use crate::store::Store;
 use crate::tables::{
     Due, Tables, due_bound, due_key, due_record, dues_of, part_row_key, record_key,
 };
@@ -37,14 +39,14 @@ type CacheKey = (Collection, RecordId);
 
 #[derive(Debug)]
 pub(crate) struct State {
-    store: Arc<dyn Store>,
+    store: Store,
     tables: Arc<Tables>,
     gate: Gate,
     journal_last: u64,
-    young: HashMap<CacheKey, Arc<Record>>,
-    old: HashMap<CacheKey, Arc<Record>>,
+    young: FxHashMap<CacheKey, Arc<Record>>,
+    old: FxHashMap<CacheKey, Arc<Record>>,
     /// Written and not yet on disk, with the job that will bring it there.
-    pending: HashMap<CacheKey, (Arc<Record>, JobNumber)>,
+    pending: FxHashMap<CacheKey, (Arc<Record>, JobNumber)>,
     /// The keys of the jobs under way, oldest first.
     under_way: VecDeque<(JobNumber, Vec<CacheKey>)>,
     /// The job that is being put together, and its keys.
@@ -59,7 +61,7 @@ pub(crate) struct State {
 pub(crate) struct JobNumber(u64);
 
 impl State {
-    pub(crate) fn open(store: Arc<dyn Store>, tables: Arc<Tables>) -> Result<State, EngineError> {
+    pub(crate) fn open(store: Store, tables: Arc<Tables>) -> Result<State, EngineError> {
         let fences = match store.get(Space::Meta, META_FENCES).map_err(store_failed)? {
             Some(bytes) => decode_fences(&bytes).map_err(damaged)?,
             None => Vec::new(),
@@ -87,9 +89,9 @@ impl State {
             tables,
             gate: Gate::restore(fences, terms),
             journal_last,
-            young: HashMap::new(),
-            old: HashMap::new(),
-            pending: HashMap::new(),
+            young: FxHashMap::default(),
+            old: FxHashMap::default(),
+            pending: FxHashMap::default(),
             under_way: VecDeque::new(),
             job: JobNumber(1),
             keys: Vec::new(),
@@ -147,7 +149,7 @@ impl State {
     }
 
     pub(crate) fn has_writes(&self) -> bool {
-        !self.batch.writes.is_empty()
+        !self.batch.is_empty()
     }
 
     pub(crate) fn apply(
@@ -192,7 +194,7 @@ impl State {
     ) -> Result<Seal, EngineError> {
         if self.gate.raise(&fence, term)? == Raised::Now {
             let fences = encode_fences(self.gate.fences());
-            self.batch.put(Space::Meta, META_FENCES.to_vec(), fences);
+            self.batch.put(Space::Meta, META_FENCES, &fences);
             self.append(now, &JournalEvent::Fenced { fence });
         }
         Ok(Seal {
@@ -203,8 +205,7 @@ impl State {
     pub(crate) fn claim_term(&mut self, term: &MoverTerm) -> Result<(), EngineError> {
         self.gate.claim(term)?;
         let key = [META_TERM, term.move_name.as_bytes()].concat();
-        self.batch
-            .put(Space::Meta, key, term.term.to_be_bytes().to_vec());
+        self.batch.put(Space::Meta, &key, &term.term.to_be_bytes());
         Ok(())
     }
 
@@ -217,7 +218,7 @@ impl State {
         let key = control_key(name);
         let current = match self.pending_control.get(&key) {
             Some(value) => Some(value.clone()),
-            None => control_get(self.store.as_ref(), name)?,
+            None => control_get(&self.store, name)?,
         };
         if current.as_ref().map(|value| value.number) != expected {
             return Ok(SetOutcome::Lost { current });
@@ -226,11 +227,8 @@ impl State {
             number: expected.unwrap_or(0) + 1,
             bytes,
         };
-        self.batch.put(
-            Space::Meta,
-            key.clone(),
-            [&value.number.to_be_bytes()[..], &value.bytes].concat(),
-        );
+        let stored = [&value.number.to_be_bytes()[..], &value.bytes].concat();
+        self.batch.put(Space::Meta, &key, &stored);
         let number = value.number;
         self.pending_control.insert(key, value);
         Ok(SetOutcome::Set { number })
@@ -307,7 +305,7 @@ impl State {
             if written_at >= before {
                 break;
             }
-            self.batch.remove(Space::Journal, key.to_vec());
+            self.batch.remove(Space::Journal, &key);
             trimmed += 1;
         }
         Ok(trimmed)
@@ -356,7 +354,7 @@ impl State {
             let parts = record.parts.iter().filter(|(key, _)| !apart(key.kind()));
             let body = encode_record(&record, parts);
             self.batch
-                .put(Space::Records, record_key(collection, &id), body);
+                .put(Space::Records, &record_key(collection, &id), &body);
             self.write_pointers(before, &record)?;
         }
         self.write_dues(before, &record);
@@ -383,11 +381,11 @@ impl State {
                 continue;
             }
             if let Some(old) = old {
-                self.batch.remove(Space::Paths, old);
+                self.batch.remove(Space::Paths, &old);
             }
             if let Some(new) = new {
                 self.batch
-                    .put(Space::Paths, new, vec![record.key.id.as_str().len() as u8]);
+                    .put(Space::Paths, &new, &[record.key.id.as_str().len() as u8]);
             }
         }
         Ok(())
@@ -397,11 +395,11 @@ impl State {
         let (old, new) = (before.map(dues_of).unwrap_or_default(), dues_of(record));
         for (due, at) in old.iter().filter(|due| !new.contains(due)) {
             self.batch
-                .remove(Space::Due, due_key(*due, *at, &record.key));
+                .remove(Space::Due, &due_key(*due, *at, &record.key));
         }
         for (due, at) in new.iter().filter(|due| !old.contains(due)) {
             self.batch
-                .put(Space::Due, due_key(*due, *at, &record.key), Vec::new());
+                .put(Space::Due, &due_key(*due, *at, &record.key), &[]);
         }
     }
 
@@ -414,15 +412,15 @@ impl State {
             {
                 self.batch.put(
                     Space::Parts,
-                    part_row_key(&record.key, key),
-                    encode_part(part),
+                    &part_row_key(&record.key, key),
+                    &encode_part(part),
                 );
             }
         }
         for key in before.iter().flat_map(|before| before.parts.keys()) {
             if self.tables.stands_apart(collection, key.kind()) && !record.parts.contains_key(key) {
                 self.batch
-                    .remove(Space::Parts, part_row_key(&record.key, key));
+                    .remove(Space::Parts, &part_row_key(&record.key, key));
             }
         }
     }
@@ -433,19 +431,19 @@ impl State {
         self.young.remove(&(key.collection, key.id.clone()));
         self.old.remove(&(key.collection, key.id.clone()));
         for (due, at) in dues_of(record) {
-            self.batch.remove(Space::Due, due_key(due, at, key));
+            self.batch.remove(Space::Due, &due_key(due, at, key));
         }
         self.batch
-            .remove(Space::Records, record_key(key.collection, &key.id));
+            .remove(Space::Records, &record_key(key.collection, &key.id));
         for part in record.parts.keys() {
             if self.tables.stands_apart(key.collection, part.kind()) {
-                self.batch.remove(Space::Parts, part_row_key(key, part));
+                self.batch.remove(Space::Parts, &part_row_key(key, part));
             }
         }
         if let Some(header) = record.header.content.live() {
             for table in self.tables.pointers(key.collection) {
                 if let Some(row) = table.row(header, &key.id)? {
-                    self.batch.remove(Space::Paths, row);
+                    self.batch.remove(Space::Paths, &row);
                 }
             }
         }
@@ -454,16 +452,13 @@ impl State {
 
     fn append(&mut self, written_at: Timestamp, event: &JournalEvent) {
         self.journal_last += 1;
-        let key = self.journal_last.to_be_bytes().to_vec();
+        let entry = encode_entry(written_at, event);
         self.batch
-            .put(Space::Journal, key, encode_entry(written_at, event));
+            .put(Space::Journal, &self.journal_last.to_be_bytes(), &entry);
     }
 }
 
-pub(crate) fn control_get(
-    store: &dyn Store,
-    name: &str,
-) -> Result<Option<ControlValue>, EngineError> {
+pub(crate) fn control_get(store: &Store, name: &str) -> Result<Option<ControlValue>, EngineError> {
     let Some(stored) = store
         .get(Space::Meta, &control_key(name))
         .map_err(store_failed)?

@@ -1,73 +1,42 @@
-//! The narrow face behind which the storage library stands.
+//! The tables: ordered bytes in a few spaces, with views that do not change.
 //!
-//! Ordered bytes in a few spaces, snapshots, and one durable atomic commit:
-//! all the engine asks for, so that the choice of library stays open and tests
-//! can put a store that fails in its place.
+//! Each space is a log-structured tree of the storage library, which has no log
+//! of its own: what is applied lies in memory until a checkpoint, and the commit
+//! log holds it until then.
+//!
+//! Only one thread applies. It alone seals memory tables, and only between
+//! batches: a table on disk never holds half a batch.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use fjall::config::CompressionPolicy;
-use fjall::{
-    CompressionType, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
-    Readable, Slice, Snapshot,
+use engine_api::Record;
+use lsm_tree::compaction::Leveled;
+use lsm_tree::config::{BlockSizePolicy, CompressionPolicy, PinningPolicy};
+use lsm_tree::{
+    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard,
+    SequenceNumberCounter, Slice,
 };
 
-/// Separate key spaces; a commit spans them all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Space {
-    /// Record bodies, by collection and id.
-    Records,
-    /// Parts that stand apart from their record's body.
-    Parts,
-    /// Rows of derived tables, which point to bodies.
-    Paths,
-    Journal,
-    /// When something falls due: expiry, age of marks.
-    Due,
-    /// Fences, terms, control values, tables.
-    Meta,
-}
+use crate::batch::{Batch, Space};
+use crate::cache::RecordCache;
+use crate::segment::Sequence;
 
-impl Space {
-    pub(crate) const ALL: [Space; 6] = [
-        Space::Records,
-        Space::Parts,
-        Space::Paths,
-        Space::Journal,
-        Space::Due,
-        Space::Meta,
-    ];
+/// The last group that the tables on disk hold, written by each checkpoint.
+const META_CHECKPOINT: &[u8] = b"checkpoint";
 
-    const fn name(self) -> &'static str {
-        match self {
-            Space::Records => "records",
-            Space::Parts => "parts",
-            Space::Paths => "paths",
-            Space::Journal => "journal",
-            Space::Due => "due",
-            Space::Meta => "meta",
-        }
-    }
-}
+/// Files kept open.
+const OPEN_FILES_MAX: usize = 900;
 
-/// What one commit writes: a value, or `None` for a removal.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub writes: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>,
-}
+/// Steps of one tidying: bounds it should the library never come to rest.
+const COMPACTIONS_MAX: usize = 64;
 
-impl Batch {
-    pub(crate) fn put(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) {
-        self.writes.push((space, key, Some(value)));
-    }
-
-    pub(crate) fn remove(&mut self, space: Space, key: Vec<u8>) {
-        self.writes.push((space, key, None));
-    }
-}
+const LEVELS: usize = 7;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
@@ -75,131 +44,265 @@ pub(crate) enum StoreError {
     Io(#[from] io::Error),
     #[error("{0}")]
     Library(String),
-    /// The library met an error of the disk, perhaps in the background, and
-    /// writes no more until it is opened anew.
-    #[error("an earlier write to the disk failed; check the disk and its free space")]
-    Stopped,
-    #[error("another process has it open")]
-    Locked,
 }
 
 pub(crate) type Row = (Slice, Slice);
-pub(crate) type Rows = Box<dyn Iterator<Item = Result<Row, StoreError>> + Send>;
-
-/// One unchanging sight of the store.
-pub(crate) trait View: Send {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreError>;
-    fn range(&self, space: Space, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Rows;
-}
-
-pub(crate) trait Store: Send + Sync + Debug {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreError>;
-    fn view(&self) -> Box<dyn View>;
-    fn last_key(&self, space: Space) -> Result<Option<Slice>, StoreError>;
-    /// Everything or nothing, on disk when it answers. After an error the
-    /// store is not to be written again until it was opened anew.
-    fn commit(&self, batch: Batch) -> Result<(), StoreError>;
-}
 
 #[derive(Clone)]
-pub(crate) struct FjallStore {
-    database: Database,
-    spaces: Vec<Keyspace>,
+pub(crate) struct Store(Arc<Inner>);
+
+struct Inner {
+    trees: Vec<AnyTree>,
+    /// Numbers of the library, for batches and for its own changes of files.
+    numbers: SequenceNumberCounter,
+    /// Everything below this number is whole.
+    visible: AtomicU64,
+    /// Open views, by the number up to which they see.
+    views: Mutex<BTreeMap<u64, usize>>,
+    /// What was applied since memory tables were last sealed; held while a
+    /// batch is half applied.
+    applied_bytes: Mutex<u64>,
+    cache: RecordCache,
 }
 
-impl FjallStore {
-    pub(crate) fn open(path: &Path, cache_bytes: u64) -> Result<FjallStore, StoreError> {
-        let database = Database::builder(path)
-            .cache_size(cache_bytes)
-            .worker_threads(1)
-            .max_journaling_size(JOURNALING_BYTES_MAX)
-            .open()?;
-        let space = |space: Space| {
-            let options = || {
-                KeyspaceCreateOptions::default()
-                    .max_memtable_size(MEMTABLE_BYTES_MAX)
-                    .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
-            };
-            database.keyspace(space.name(), options)
+impl Store {
+    pub(crate) fn open(path: &Path, cache_bytes: u64) -> Result<Store, StoreError> {
+        let numbers = SequenceNumberCounter::default();
+        let cache = Arc::new(Cache::with_capacity_bytes(cache_bytes));
+        let files = Arc::new(DescriptorTable::new(OPEN_FILES_MAX));
+        let open = |space: Space| {
+            // The library raises this counter when it changes its files, be a
+            // batch half applied or not: so it is not the one readers go by.
+            let unused = SequenceNumberCounter::default();
+            Config::new(path.join(space.name()), numbers.clone(), unused)
+                .use_cache(cache.clone())
+                .use_descriptor_table(Some(files.clone()))
+                .data_block_compression_policy(CompressionPolicy::all(compression(space)))
+                .data_block_size_policy(BlockSizePolicy::all(block_bytes(space)))
+                .filter_block_pinning_policy(PinningPolicy::all(true))
+                .index_block_pinning_policy(PinningPolicy::all(true))
+                .open()
         };
-        let spaces = Space::ALL
-            .into_iter()
-            .map(space)
-            .collect::<Result<_, _>>()?;
-        Ok(FjallStore { database, spaces })
+        let trees: Vec<AnyTree> = Space::ALL.into_iter().map(open).collect::<Result<_, _>>()?;
+        let highest = trees.iter().filter_map(|tree| tree.get_highest_seqno());
+        numbers.fetch_max(highest.max().map_or(1, |number| number + 1));
+        let visible = AtomicU64::new(numbers.get());
+        Ok(Store(Arc::new(Inner {
+            trees,
+            numbers,
+            visible,
+            views: Mutex::default(),
+            applied_bytes: Mutex::default(),
+            cache: RecordCache::default(),
+        })))
     }
 
-    fn space(&self, space: Space) -> &Keyspace {
-        &self.spaces[space as usize]
-    }
-}
-
-/// Larger ones mean fewer flushes while writers wait, but more memory.
-const MEMTABLE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-
-/// What is replayed when the directory is opened after a crash, at most.
-const JOURNALING_BYTES_MAX: u64 = 112 * 1024 * 1024;
-
-impl Store for FjallStore {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreError> {
-        Ok(self.space(space).get(key)?)
+    pub(crate) fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreError> {
+        self.view().get(space, key)
     }
 
-    fn view(&self) -> Box<dyn View> {
-        Box::new(FjallView {
-            snapshot: self.database.snapshot(),
-            store: self.clone(),
-        })
+    /// A decoded record as the tables hold it now.
+    pub(crate) fn cached(&self, key: &[u8]) -> Option<Arc<Record>> {
+        self.0.cache.get(key, u64::MAX)
     }
 
-    fn last_key(&self, space: Space) -> Result<Option<Slice>, StoreError> {
-        self.space(space)
-            .last_key_value()
-            .map(|row| Ok(row.key()?))
-            .transpose()
+    pub(crate) fn last_key(&self, space: Space) -> Result<Option<Slice>, StoreError> {
+        let view = self.view();
+        let last = self.0.tree(space).last_key_value(view.until, None);
+        Ok(last.map(Guard::key).transpose()?)
     }
 
-    fn commit(&self, batch: Batch) -> Result<(), StoreError> {
-        let mut writes = OwnedWriteBatch::with_capacity(self.database.clone(), batch.writes.len())
-            .durability(Some(PersistMode::SyncData));
-        for (space, key, value) in batch.writes {
-            match value {
-                Some(value) => writes.insert(self.space(space), key, value),
-                None => writes.remove(self.space(space), key),
+    pub(crate) fn view(&self) -> View {
+        let mut views = self.0.views();
+        let until = self.0.visible.load(Ordering::Acquire);
+        *views.entry(until).or_default() += 1;
+        View {
+            until,
+            store: self.0.clone(),
+        }
+    }
+
+    /// Everything at once for readers. Answers how many bytes lie in memory now.
+    pub(crate) fn apply<'a>(&self, batches: impl IntoIterator<Item = &'a Batch>) -> u64 {
+        let mut bytes = self.0.applied_bytes();
+        let number = self.0.numbers.next();
+        for write in batches.into_iter().flat_map(Batch::writes) {
+            self.0.cache.forget(write, number);
+            let (space, key, value) = write;
+            let tree = self.0.tree(space);
+            let (added, _) = match value {
+                Some(value) => tree.insert(key, value, number),
+                None => tree.remove(key, number),
+            };
+            *bytes += added;
+        }
+        self.0.visible.store(number + 1, Ordering::Release);
+        *bytes
+    }
+
+    /// Seals everything applied so far, which goes up to `last`, for
+    /// [`Store::flush`]. Called by the thread that applies.
+    pub(crate) fn seal(&self, last: Sequence) {
+        let mut batch = Batch::default();
+        batch.put(Space::Meta, META_CHECKPOINT, &last.0.to_be_bytes());
+        self.apply([&batch]);
+        let mut bytes = self.0.applied_bytes();
+        for tree in &self.0.trees {
+            tree.rotate_memtable();
+        }
+        *bytes = 0;
+    }
+
+    /// Writes what was sealed to tables on disk. The space that says how far
+    /// they go comes last: it is there only if all others are.
+    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+        for space in Space::ALL {
+            let tree = self.0.tree(space);
+            tree.flush(&tree.get_flush_lock(), self.unseen())?;
+        }
+        self.move_on();
+        Ok(())
+    }
+
+    /// The last group that the tables on disk hold.
+    pub(crate) fn checkpoint(&self) -> Result<Sequence, StoreError> {
+        let stored = self.get(Space::Meta, META_CHECKPOINT)?;
+        let number = stored.as_deref().map(<[u8; 8]>::try_from).transpose();
+        match number {
+            Ok(number) => Ok(Sequence(number.map_or(0, u64::from_be_bytes))),
+            Err(_) => Err(StoreError::Library(
+                "the number of the checkpoint has a wrong length".to_owned(),
+            )),
+        }
+    }
+
+    /// Merges tables until the library finds nothing more to do.
+    pub(crate) fn tidy(&self) -> Result<(), StoreError> {
+        for tree in &self.0.trees {
+            for _ in 0..COMPACTIONS_MAX {
+                let before = shape(tree);
+                tree.compact(Arc::new(Leveled::default()), self.unseen())?;
+                if shape(tree) == before {
+                    break;
+                }
             }
         }
-        Ok(writes.commit()?)
+        self.move_on();
+        Ok(())
+    }
+
+    /// Lets readers see the newest tables: without a new batch they would go on
+    /// with those before, whose memory stays in use.
+    fn move_on(&self) {
+        let _no_batch_is_half_applied = self.0.applied_bytes();
+        let next = self.0.numbers.get();
+        self.0.visible.fetch_max(next, Ordering::AcqRel);
+    }
+
+    /// Older versions of a key below this number are seen by no view.
+    fn unseen(&self) -> u64 {
+        let views = self.0.views();
+        let visible = self.0.visible.load(Ordering::Acquire);
+        let oldest = views.keys().next().copied().unwrap_or(visible);
+        oldest.min(visible).saturating_sub(1)
     }
 }
 
-impl Debug for FjallStore {
+impl Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("FjallStore")
+        f.write_str("Store")
     }
 }
 
-struct FjallView {
-    snapshot: Snapshot,
-    store: FjallStore,
-}
-
-impl View for FjallView {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreError> {
-        Ok(self.snapshot.get(self.store.space(space), key)?)
+impl Inner {
+    fn tree(&self, space: Space) -> &AnyTree {
+        &self.trees[space as usize]
     }
 
-    fn range(&self, space: Space, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Rows {
-        let rows = self.snapshot.range(self.store.space(space), (from, to));
-        Box::new(rows.map(|row| Ok(row.into_inner()?)))
+    fn views(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
+        self.views
+            .lock()
+            .expect("no code panics while it holds the lock")
+    }
+
+    fn applied_bytes(&self) -> MutexGuard<'_, u64> {
+        self.applied_bytes
+            .lock()
+            .expect("the library does not panic while it inserts")
     }
 }
 
-impl From<fjall::Error> for StoreError {
-    fn from(error: fjall::Error) -> StoreError {
+/// One unchanging sight of the store.
+pub(crate) struct View {
+    until: u64,
+    store: Arc<Inner>,
+}
+
+impl View {
+    /// A decoded record as this view sees it.
+    pub(crate) fn cached(&self, key: &[u8]) -> Option<Arc<Record>> {
+        self.store.cache.get(key, self.until)
+    }
+
+    /// Keeps a record that was read from this view.
+    pub(crate) fn cache(&self, key: &[u8], record: Arc<Record>) {
+        self.store.cache.put(key, record, self.until);
+    }
+
+    pub(crate) fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreError> {
+        Ok(self.store.tree(space).get(key, self.until)?)
+    }
+
+    pub(crate) fn range(
+        &self,
+        space: Space,
+        from: Bound<Vec<u8>>,
+        to: Bound<Vec<u8>>,
+    ) -> impl Iterator<Item = Result<Row, StoreError>> + use<> {
+        let rows = self.store.tree(space).range((from, to), self.until, None);
+        rows.map(|row| Ok(row.into_inner()?))
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        let mut views = self.store.views();
+        if let Some(count) = views.get_mut(&self.until) {
+            *count -= 1;
+            if *count == 0 {
+                views.remove(&self.until);
+            }
+        }
+    }
+}
+
+/// Bodies are read one by one and at random: unpacking a block for each would
+/// cost more than reading it.
+const fn compression(space: Space) -> CompressionType {
+    match space {
+        Space::Records => CompressionType::None,
+        Space::Parts | Space::Paths | Space::Journal | Space::Due | Space::Meta => {
+            CompressionType::Lz4
+        }
+    }
+}
+
+const fn block_bytes(space: Space) -> u32 {
+    match space {
+        Space::Records => 2 * 1024,
+        Space::Parts | Space::Paths | Space::Journal | Space::Due | Space::Meta => 4 * 1024,
+    }
+}
+
+/// How many tables each level has: changes with every step of a compaction.
+fn shape(tree: &AnyTree) -> [Option<usize>; LEVELS] {
+    std::array::from_fn(|level| tree.level_table_count(level))
+}
+
+impl From<lsm_tree::Error> for StoreError {
+    fn from(error: lsm_tree::Error) -> StoreError {
         match error {
-            fjall::Error::Io(error) => StoreError::Io(error),
-            fjall::Error::Locked => StoreError::Locked,
-            fjall::Error::Poisoned => StoreError::Stopped,
+            lsm_tree::Error::Io(error) => StoreError::Io(error),
             other => StoreError::Library(other.to_string()),
         }
     }
@@ -209,13 +312,15 @@ impl StoreError {
     /// Whether the disk, or what this process may use of it, is full.
     pub(crate) fn is_full(&self) -> bool {
         match self {
-            StoreError::Io(error) => matches!(
-                error.kind(),
-                io::ErrorKind::StorageFull
-                    | io::ErrorKind::QuotaExceeded
-                    | io::ErrorKind::FileTooLarge
-            ),
-            StoreError::Library(_) | StoreError::Stopped | StoreError::Locked => false,
+            StoreError::Io(error) => is_full(error),
+            StoreError::Library(_) => false,
         }
     }
+}
+
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
 }

@@ -267,6 +267,14 @@ pub(crate) fn parts_prefix(collection: Collection, id: &RecordId) -> Vec<u8> {
     key
 }
 
+/// The record's own key, from the row of a part apart.
+pub(crate) fn record_of_part(row: &[u8]) -> Vec<u8> {
+    let (collection, rest) = row.split_at(row.len().min(1));
+    let (length, rest) = rest.split_at(rest.len().min(1));
+    let length = length.first().map_or(0, |length| usize::from(*length));
+    [collection, &rest[..rest.len().min(length)]].concat()
+}
+
 pub(crate) fn part_row_key(key: &RecordKey, part: &PartKey) -> Vec<u8> {
     let mut row = parts_prefix(key.collection, &key.id);
     put_part_key(&mut row, part);

@@ -74,6 +74,20 @@ fn a_newer_format_is_refused_and_left_as_it_was() {
 }
 
 #[test]
+fn an_older_format_is_refused_and_left_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(EmbeddedEngine::open(config(folder.path())).unwrap());
+    fs::write(folder.path().join("CARAVAN-FORMAT"), "1\n").unwrap();
+    let before = contents(folder.path());
+    let error = EmbeddedEngine::open(config(folder.path())).unwrap_err();
+    assert!(
+        matches!(error, OpenError::OlderFormat { found: 1, .. }),
+        "{error}"
+    );
+    assert_eq!(contents(folder.path()), before);
+}
+
+#[test]
 fn a_directory_of_something_else_is_refused_and_left_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("holiday.jpg"), "not ours").unwrap();

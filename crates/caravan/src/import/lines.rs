@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use model::{
     Attributes, CategoryName, Description, Image, Money, ProductId, ProductName, ZoneName,
 };
@@ -60,8 +60,10 @@ impl<R: BufRead> Lines<R> {
         let mut length = Length::Fits;
         let mut began = false;
         loop {
-            let unreadable = || format!("the file cannot be read on after line {}", self.number);
-            let bytes = self.reader.fill_buf().with_context(unreadable)?;
+            let number = self.number;
+            let bytes = self.reader.fill_buf().map_err(|error| {
+                anyhow!("the file cannot be read on after line {number} ({error}): check its disk")
+            })?;
             if bytes.is_empty() {
                 break;
             }

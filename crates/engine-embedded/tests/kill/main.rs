@@ -14,6 +14,8 @@ mod writer;
 use std::path::Path;
 use std::process::ExitCode;
 
+use judge::Full;
+
 /// How often the writer is killed.
 const KILLS: u64 = 20;
 
@@ -30,14 +32,17 @@ fn main() -> ExitCode {
                 Path::new(&arguments[1]),
                 arguments[2].parse().expect("a round"),
                 load,
+                arguments[4].parse().ok(),
             );
         }
         // Asked by cargo for the names of its tests.
         Some("--list") => println!("kill: test"),
         _ => {
             judge::kills_lose_nothing(KILLS);
-            judge::a_full_disk_loses_nothing();
-            println!("test result: ok. 2 passed; 0 failed");
+            judge::a_full_disk_loses_nothing(Full::FromTheStart, "check the path", 0);
+            judge::a_full_disk_loses_nothing(Full::ForTables, "a checkpoint failed", 100);
+            judge::a_full_disk_loses_nothing(Full::ForTheLog, "the commit log failed", 100);
+            println!("test result: ok. 4 passed; 0 failed");
         }
     }
     ExitCode::SUCCESS

@@ -8,7 +8,7 @@ use engine_api::{
     ReadContext, RecordId, RecordKey, Revision, StockAction, Timestamp, WriteContext, Writer,
     expiry_fields,
 };
-use engine_embedded::{EmbeddedConfig, EmbeddedEngine};
+use engine_embedded::{EmbeddedConfig, EmbeddedEngine, OpenError};
 use rust_decimal::Decimal;
 
 pub const PRODUCTS: u64 = 8;
@@ -17,6 +17,10 @@ const FAR_FUTURE_MICROS: i64 = 4_000_000_000_000_000;
 const STARTED_MICROS: i64 = 1_790_000_000_000_000;
 
 pub fn open(path: &Path) -> EmbeddedEngine {
+    try_open(path).expect("the directory opens after a crash")
+}
+
+pub fn try_open(path: &Path) -> Result<EmbeddedEngine, OpenError> {
     let layout = engine_api::layout::embedded();
     let tables = layout
         .collections
@@ -28,7 +32,7 @@ pub fn open(path: &Path) -> EmbeddedEngine {
         tables,
         cache_bytes: 8 << 20,
     };
-    EmbeddedEngine::open(config).expect("the directory opens after a crash")
+    EmbeddedEngine::open(config)
 }
 
 pub fn at(number: u64) -> Timestamp {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine_api::{Engine, EngineError, Outcome};
 use engine_embedded::EmbeddedEngine;
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::ledger::Line;
 use crate::shop::{self, Load};
@@ -16,14 +17,20 @@ const TASKS: u64 = 16;
 /// Numbers of one round; rounds never share one.
 pub const ROUND_NUMBERS: u64 = 1_000_000;
 
-pub fn run(path: &Path, round: u64, load: Load) {
+pub fn run(path: &Path, round: u64, load: Load, file_kib_max: Option<u64>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .build()
         .expect("a runtime starts");
     runtime.block_on(async {
-        let engine = Arc::new(shop::open(path));
+        let engine = match shop::try_open(path) {
+            Ok(engine) => Arc::new(engine),
+            Err(error) => failed(&error.to_string()),
+        };
         prepare(&engine, round).await;
+        if let Some(limit) = file_kib_max {
+            limit_files(limit);
+        }
         let next = Arc::new(AtomicU64::new(round * ROUND_NUMBERS));
         let tasks =
             (0..TASKS).map(|task| tokio::spawn(write(engine.clone(), next.clone(), task, load)));
@@ -81,12 +88,23 @@ async fn write(engine: Arc<EmbeddedEngine>, next: Arc<AtomicU64>, task: u64, loa
     }
 }
 
+/// From here on no byte of a file can be written behind this many.
+fn limit_files(kib: u64) {
+    let limit = Rlimit {
+        current: Some(kib * 1024),
+        maximum: Some(kib * 1024),
+    };
+    setrlimit(Resource::Fsize, limit).expect("a process may lower its own limit");
+}
+
 /// Only a disk without room is expected; the judge reads the last line.
 fn refused(error: &EngineError) -> ! {
-    say(&Line::Failed {
-        error: error.to_string(),
-    }
-    .to_string());
+    failed(&error.to_string())
+}
+
+fn failed(error: &str) -> ! {
+    let error = error.to_owned();
+    say(&Line::Failed { error }.to_string());
     std::process::exit(3);
 }
 

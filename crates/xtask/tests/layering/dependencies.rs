@@ -73,8 +73,7 @@ const NOT_SHIPPED: [&str; 5] = ["simulation", "testbed", "judge", "bench", "xtas
 
 /// A driver and the crates that may name it, in any kind of dependency: no driver type leaves its engine
 /// crate, and nothing but the faces of the shop knows HTTP.
-const DRIVERS: [(&str, &[&str]); 7] = [
-    ("fjall", &["engine-embedded"]),
+const DRIVERS: [(&str, &[&str]); 6] = [
     ("lsm-tree", &["engine-embedded"]),
     ("tantivy", &["search"]),
     ("scylla", &["engine-cassandra"]),
@@ -273,7 +272,7 @@ mod tests {
     #[test]
     fn a_driver_outside_its_engine_is_a_breach_in_tests_too() {
         for (name, driver) in [
-            ("router", "fjall"),
+            ("router", "lsm-tree"),
             ("engine-embedded", "scylla"),
             ("router", "~mongodb"),
             ("shop-service", "axum"),

@@ -1,0 +1,168 @@
+//! Brings what lies in memory to tables on disk, beside the writers.
+//!
+//! Two threads: one writes sealed memory tables out, so that segments of the
+//! log become free; the other merges tables, which may take long and must not
+//! keep the first one waiting.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+
+use crate::log::Checkpointed;
+use crate::segment::Sequence;
+use crate::store::{Store, StoreError};
+
+/// How much lies in memory before a checkpoint begins. More means fewer and
+/// larger tables, and more to replay after a crash.
+pub(crate) const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Writers wait for a checkpoint when this many times as much lies in memory.
+const MEMORY_TIMES_MAX: u64 = 4;
+
+#[derive(Debug)]
+pub(crate) struct Checkpointer {
+    store: Store,
+    memory_bytes: u64,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    work: Mutex<Work>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    /// Sealed up to here and not yet on disk.
+    sealed: Option<Sequence>,
+    untidy: bool,
+    tidying: bool,
+    /// The engine ends, or the disk has failed.
+    stopped: bool,
+}
+
+impl Checkpointer {
+    pub(crate) fn start(
+        store: Store,
+        memory_bytes: u64,
+        checkpointed: Checkpointed,
+        failed: impl Fn(&StoreError) + Clone + Send + 'static,
+    ) -> io::Result<Checkpointer> {
+        let shared = Arc::new(Shared::default());
+        let spawn = |name: &str, run: fn(&Shared, &Store, &Checkpointed) -> Step| {
+            let (shared, store) = (shared.clone(), store.clone());
+            let (checkpointed, failed) = (checkpointed.clone(), failed.clone());
+            let run = move || {
+                if let Err(error) = run(&shared, &store, &checkpointed) {
+                    failed(&error);
+                    shared.change(|work| work.stopped = true);
+                }
+            };
+            thread::Builder::new().name(name.to_owned()).spawn(run)
+        };
+        let threads = vec![spawn("flush", flush)?, spawn("tidy", tidy)?];
+        Ok(Checkpointer {
+            store,
+            memory_bytes,
+            shared,
+            threads,
+        })
+    }
+
+    /// Called after each group, which was the `last`: begins a checkpoint when
+    /// enough lies in memory, and waits when far too much does.
+    pub(crate) fn look(&self, memory_bytes: u64, last: Sequence) {
+        if memory_bytes < self.memory_bytes {
+            return;
+        }
+        let mut work = self.shared.work();
+        if memory_bytes >= self.memory_bytes * MEMORY_TIMES_MAX {
+            work = self.shared.wait(work, |work| work.sealed.is_some());
+        }
+        if work.sealed.is_none() {
+            self.begin(work, last);
+        }
+    }
+
+    /// Brings everything to disk and waits until the tables are at rest.
+    pub(crate) fn rest(&self, last: Sequence) {
+        let idle = |work: &mut Work| work.sealed.is_some();
+        let work = self.shared.wait(self.shared.work(), idle);
+        self.begin(work, last);
+        let busy = |work: &mut Work| work.sealed.is_some() || work.untidy || work.tidying;
+        drop(self.shared.wait(self.shared.work(), busy));
+    }
+
+    fn begin(&self, mut work: MutexGuard<'_, Work>, last: Sequence) {
+        self.store.seal(last);
+        work.sealed = Some(last);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        self.shared.change(|work| work.stopped = true);
+        for thread in self.threads.drain(..) {
+            // A panic was printed by the thread that had it.
+            let _ = thread.join();
+        }
+    }
+}
+
+type Step = Result<(), StoreError>;
+
+fn flush(shared: &Shared, store: &Store, checkpointed: &Checkpointed) -> Step {
+    loop {
+        let work = shared.wait(shared.work(), |work| work.sealed.is_none());
+        let (false, Some(last)) = (work.stopped, work.sealed) else {
+            return Ok(());
+        };
+        drop(work);
+        store.flush()?;
+        checkpointed.set(last);
+        shared.change(|work| {
+            work.sealed = None;
+            work.untidy = true;
+        });
+    }
+}
+
+fn tidy(shared: &Shared, store: &Store, _: &Checkpointed) -> Step {
+    loop {
+        let mut work = shared.wait(shared.work(), |work| !work.untidy);
+        if work.stopped {
+            return Ok(());
+        }
+        (work.untidy, work.tidying) = (false, true);
+        drop(work);
+        store.tidy()?;
+        shared.change(|work| work.tidying = false);
+    }
+}
+
+impl Shared {
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work
+            .lock()
+            .expect("no code panics while it holds the lock")
+    }
+
+    /// Waits while there is a reason to, or until everything stops.
+    fn wait<'a>(
+        &'a self,
+        work: MutexGuard<'a, Work>,
+        mut reason: impl FnMut(&mut Work) -> bool,
+    ) -> MutexGuard<'a, Work> {
+        self.changed
+            .wait_while(work, |work| !work.stopped && reason(work))
+            .expect("no code panics while it holds the lock")
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Work)) {
+        change(&mut self.work());
+        self.changed.notify_all();
+    }
+}
