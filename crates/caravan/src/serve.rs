@@ -83,9 +83,12 @@ async fn open_shop(
 /// A filling that was begun is completed, asked for or not: half a sample is no shop.
 async fn fill(config: &Config, shards: &Shards, filling: Filling) -> Result<Presence> {
     let sample = Sample::generate()?;
-    match (filling, sample.presence(shards).await?) {
-        (Filling::AsItIs, presence @ (Presence::Absent | Presence::Found)) => Ok(presence),
-        (Filling::Sample, _) | (Filling::AsItIs, _) => sample.fill(shards, &config.shop).await,
+    let presence = sample.presence(shards).await?;
+    match (filling, presence) {
+        (Filling::AsItIs, Presence::Absent | Presence::Found) => Ok(presence),
+        (Filling::AsItIs, Presence::Begun | Presence::Written) | (Filling::Sample, _) => {
+            sample.fill(shards, &config.shop).await
+        }
     }
 }
 

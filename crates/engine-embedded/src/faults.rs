@@ -37,13 +37,17 @@ enum Reach {
 }
 
 impl Log for Failing {
-    fn append(&mut self, batches: &[Batch]) -> io::Result<Sequence> {
+    fn write(&mut self, batches: &[Batch]) -> io::Result<Sequence> {
         self.appends += 1;
-        if self.appends < self.fails_at {
-            return self.inner.append(batches);
+        if self.appends < self.fails_at || self.reaches_the_disk == Reach::Everything {
+            return self.inner.write(batches);
         }
-        if self.reaches_the_disk == Reach::Everything {
-            self.inner.append(batches)?;
+        Err((self.error)())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if self.appends < self.fails_at {
+            return self.inner.sync();
         }
         Err((self.error)())
     }
@@ -205,10 +209,14 @@ struct Slow {
 }
 
 impl Log for Slow {
-    fn append(&mut self, batches: &[Batch]) -> io::Result<Sequence> {
+    fn write(&mut self, batches: &[Batch]) -> io::Result<Sequence> {
+        self.inner.write(batches)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
         self.written.send(()).map_err(io::Error::other)?;
         self.synced.recv().map_err(io::Error::other)?;
-        self.inner.append(batches)
+        self.inner.sync()
     }
 }
 

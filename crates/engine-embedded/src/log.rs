@@ -23,12 +23,21 @@ pub(crate) const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 /// Segments kept for their next use; more are deleted.
 const SPARE_SEGMENTS_MAX: usize = 4;
 
-/// The one thing the engine asks of its log while it runs.
+/// What the engine asks of its log while it runs: one group after the other,
+/// each written and then synced. After an error nobody knows what reached the
+/// disk, and nothing may be written until the log was opened anew.
 pub(crate) trait Log: Send + Debug {
-    /// Everything or nothing, on disk when it answers. After an error nobody
-    /// knows what reached the disk, and nothing may be appended until the log
-    /// was opened anew.
-    fn append(&mut self, batches: &[Batch]) -> io::Result<Sequence>;
+    /// Hands the group to the system: everything or nothing.
+    fn write(&mut self, batches: &[Batch]) -> io::Result<Sequence>;
+
+    /// Answers when the group is on disk.
+    fn sync(&mut self) -> io::Result<()>;
+
+    fn append(&mut self, batches: &[Batch]) -> io::Result<Sequence> {
+        let sequence = self.write(batches)?;
+        self.sync()?;
+        Ok(sequence)
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +127,9 @@ impl CommitLog {
                 last = group;
             }
             if last > before {
+                // The last group may be whole without ever having been synced:
+                // what is built on it must not outlive it.
+                segment.sync()?;
                 sealed.push_back((segment, last));
             } else {
                 spare.push(segment);
@@ -184,7 +196,7 @@ impl CommitLog {
 }
 
 impl Log for CommitLog {
-    fn append(&mut self, batches: &[Batch]) -> io::Result<Sequence> {
+    fn write(&mut self, batches: &[Batch]) -> io::Result<Sequence> {
         let bytes = group_bytes(batches);
         if self.position + bytes > self.active.bytes {
             self.switch(bytes)?;
@@ -196,6 +208,10 @@ impl Log for CommitLog {
         self.position += bytes;
         self.last = sequence;
         Ok(sequence)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.active.sync()
     }
 }
 

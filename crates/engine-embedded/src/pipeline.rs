@@ -1,16 +1,19 @@
 //! From judged to acknowledged: the log, then the tables, then the answers.
 //!
 //! ```text
-//! jobs ──▶ logger: one group, one sync ──▶ applier: memory tables ──▶ answers
+//!                           ┌──▶ sync ─────────────┐
+//! jobs ──▶ logger: write ───┤                      ├──▶ shown ──▶ answers
+//!                           └──▶ applier: memory ──┘
 //! ```
 //!
-//! For one group strictly in this order: readers never see what is not on disk,
-//! and what is acknowledged can be read. Between groups both threads and the
-//! judge work at the same time.
+//! A group goes into memory while the disk works, and is shown when both are
+//! done: readers never see what is not on disk, and what is acknowledged can be
+//! read. Between groups both threads and the judge work at the same time.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use engine_api::EngineError;
 
@@ -35,10 +38,16 @@ pub(crate) struct Group {
     answers: Vec<Answer>,
     last_job: JobNumber,
     journal_last: u64,
-    /// Without writes it has none: it only waits for what came before.
-    sequence: Option<Sequence>,
+    /// Without writes there is nothing in the log: it only waits for what came before.
+    logged: Option<Logged>,
     lost: Option<EngineError>,
     rests: bool,
+}
+
+/// A group that was written, and the word that it is on disk.
+struct Logged {
+    sequence: Sequence,
+    synced: Receiver<Result<(), EngineError>>,
 }
 
 pub(crate) struct Logger {
@@ -51,9 +60,14 @@ impl Logger {
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
         while let Ok(first) = jobs.recv() {
             let mut group = gather(first, jobs);
-            self.append(&mut group);
+            let sender = self.write(&mut group);
             if self.groups.send(group).is_err() {
                 return;
+            }
+            if let Some(sender) = sender {
+                let synced = self.log.sync().map_err(|error| self.failed(&error));
+                // An applier that is gone has nobody to tell.
+                let _ = sender.send(synced);
             }
         }
     }
@@ -61,20 +75,32 @@ impl Logger {
     /// When the log fails nobody can say what reached the disk: these answers
     /// become unknown. What comes after is refused and not written, until the
     /// directory is opened anew.
-    fn append(&mut self, group: &mut Group) {
+    fn write(&mut self, group: &mut Group) -> Option<SyncSender<Result<(), EngineError>>> {
         if let Some(failure) = self.progress.failure() {
             group.lost = Some(failure.clone());
-        } else if !group.batches.is_empty() {
-            self.progress.counts.commits.fetch_add(1, Ordering::Relaxed);
-            match self.log.append(&group.batches) {
-                Ok(sequence) => group.sequence = Some(sequence),
-                Err(error) => {
-                    let reason = format!("the commit log failed: {error}");
-                    self.progress.fail(&reason, is_full(&error));
-                    group.lost = Some(EngineError::OutcomeUnknown { reason });
-                }
+            return None;
+        }
+        if group.batches.is_empty() {
+            return None;
+        }
+        self.progress.counts.commits.fetch_add(1, Ordering::Relaxed);
+        match self.log.write(&group.batches) {
+            Ok(sequence) => {
+                let (sender, synced) = sync_channel(1);
+                group.logged = Some(Logged { sequence, synced });
+                Some(sender)
+            }
+            Err(error) => {
+                group.lost = Some(self.failed(&error));
+                None
             }
         }
+    }
+
+    fn failed(&self, error: &io::Error) -> EngineError {
+        let reason = format!("the commit log failed: {error}");
+        self.progress.fail(&reason, is_full(error));
+        EngineError::OutcomeUnknown { reason }
     }
 }
 
@@ -88,11 +114,16 @@ pub(crate) struct Applier {
 impl Applier {
     pub(crate) fn run(mut self, groups: &Receiver<Group>) {
         while let Ok(mut group) = groups.recv() {
-            if let Some(sequence) = group.sequence {
-                let memory_bytes = self.store.apply(&group.batches);
-                self.last = sequence;
-                self.progress.journal_moved(group.journal_last);
-                self.checkpointer.look(memory_bytes, sequence);
+            if let Some(logged) = group.logged.take() {
+                let synced = || logged.synced.recv().unwrap_or_else(|_| Err(logger_gone()));
+                match self.store.apply_when(&group.batches, synced) {
+                    Ok(memory_bytes) => {
+                        self.last = logged.sequence;
+                        self.progress.journal_moved(group.journal_last);
+                        self.checkpointer.look(memory_bytes, logged.sequence);
+                    }
+                    Err(lost) => group.lost = Some(lost),
+                }
             }
             if group.rests && group.lost.is_none() {
                 self.checkpointer.rest(self.last);
@@ -114,7 +145,7 @@ fn gather(first: Job, jobs: &Receiver<Job>) -> Group {
         answers: Vec::new(),
         last_job: first.number,
         journal_last: first.journal_last,
-        sequence: None,
+        logged: None,
         lost: None,
         rests: false,
     };
@@ -126,6 +157,12 @@ fn gather(first: Job, jobs: &Receiver<Job>) -> Group {
         }
     }
     group
+}
+
+fn logger_gone() -> EngineError {
+    EngineError::OutcomeUnknown {
+        reason: "the thread of the commit log has ended".to_owned(),
+    }
 }
 
 impl Group {

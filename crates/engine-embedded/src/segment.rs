@@ -132,9 +132,12 @@ impl Segment {
         self.file.sync_data()
     }
 
-    /// Writes a group made by [`encode`] and answers when it is on disk.
+    /// Writes a group made by [`encode`].
     pub(crate) fn write(&self, group: &[u8], position: u64) -> io::Result<()> {
-        self.file.write_all_at(group, position)?;
+        self.file.write_all_at(group, position)
+    }
+
+    pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 

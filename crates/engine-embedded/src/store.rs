@@ -8,6 +8,7 @@
 //! batches: a table on disk never holds half a batch.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt::Debug;
 use std::io;
 use std::ops::Bound;
@@ -59,10 +60,18 @@ struct Inner {
     visible: AtomicU64,
     /// Open views, by the number up to which they see.
     views: Mutex<BTreeMap<u64, usize>>,
-    /// What was applied since memory tables were last sealed; held while a
-    /// batch is half applied.
-    applied_bytes: Mutex<u64>,
+    /// Held while a group is on its way into the memory tables.
+    memory: Mutex<Memory>,
     cache: RecordCache,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    /// What was applied since memory tables were last sealed.
+    bytes: u64,
+    /// A group lies in memory that did not reach the disk: nobody may see it,
+    /// nor anything after it.
+    spoilt: bool,
 }
 
 impl Store {
@@ -92,7 +101,7 @@ impl Store {
             numbers,
             visible,
             views: Mutex::default(),
-            applied_bytes: Mutex::default(),
+            memory: Mutex::default(),
             cache: RecordCache::default(),
         })))
     }
@@ -122,22 +131,40 @@ impl Store {
         }
     }
 
-    /// Everything at once for readers. Answers how many bytes lie in memory now.
-    pub(crate) fn apply<'a>(&self, batches: impl IntoIterator<Item = &'a Batch>) -> u64 {
-        let mut bytes = self.0.applied_bytes();
+    /// Puts the batches into memory, where nobody sees them until `synced` has
+    /// answered, then shows everything at once. Answers how many bytes lie in
+    /// memory now, or the error of `synced`; then nothing is ever shown again.
+    pub(crate) fn apply_when<'a, E>(
+        &self,
+        batches: impl IntoIterator<Item = &'a Batch> + Clone,
+        synced: impl FnOnce() -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let mut memory = self.0.memory();
         let number = self.0.numbers.next();
-        for write in batches.into_iter().flat_map(Batch::writes) {
-            self.0.cache.forget(write, number);
-            let (space, key, value) = write;
+        for (space, key, value) in batches.clone().into_iter().flat_map(Batch::writes) {
             let tree = self.0.tree(space);
             let (added, _) = match value {
                 Some(value) => tree.insert(key, value, number),
                 None => tree.remove(key, number),
             };
-            *bytes += added;
+            memory.bytes += added;
+        }
+        memory.spoilt = true;
+        synced()?;
+        memory.spoilt = false;
+        for write in batches.into_iter().flat_map(Batch::writes) {
+            self.0.cache.forget(write, number);
         }
         self.0.visible.store(number + 1, Ordering::Release);
-        *bytes
+        Ok(memory.bytes)
+    }
+
+    /// For what is on disk already.
+    pub(crate) fn apply<'a>(&self, batches: impl IntoIterator<Item = &'a Batch> + Clone) {
+        let applied: Result<u64, Infallible> = self.apply_when(batches, || Ok(()));
+        match applied {
+            Ok(_) => {}
+        }
     }
 
     /// Seals everything applied so far, which goes up to `last`, for
@@ -146,11 +173,11 @@ impl Store {
         let mut batch = Batch::default();
         batch.put(Space::Meta, META_CHECKPOINT, &last.0.to_be_bytes());
         self.apply([&batch]);
-        let mut bytes = self.0.applied_bytes();
+        let mut memory = self.0.memory();
         for tree in &self.0.trees {
             tree.rotate_memtable();
         }
-        *bytes = 0;
+        memory.bytes = 0;
     }
 
     /// Writes what was sealed to tables on disk. The space that says how far
@@ -194,9 +221,11 @@ impl Store {
     /// Lets readers see the newest tables: without a new batch they would go on
     /// with those before, whose memory stays in use.
     fn move_on(&self) {
-        let _no_batch_is_half_applied = self.0.applied_bytes();
-        let next = self.0.numbers.get();
-        self.0.visible.fetch_max(next, Ordering::AcqRel);
+        let memory = self.0.memory();
+        if !memory.spoilt {
+            let next = self.0.numbers.get();
+            self.0.visible.fetch_max(next, Ordering::AcqRel);
+        }
     }
 
     /// Older versions of a key below this number are seen by no view.
@@ -225,8 +254,8 @@ impl Inner {
             .expect("no code panics while it holds the lock")
     }
 
-    fn applied_bytes(&self) -> MutexGuard<'_, u64> {
-        self.applied_bytes
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory
             .lock()
             .expect("the library does not panic while it inserts")
     }

@@ -29,7 +29,7 @@ use verifying::Judge;
 const PRODUCTS: u32 = 40;
 /// Every fifth product runs out.
 const SCARCE_EVERY: u32 = 5;
-const SCARCE_PIECES: u64 = 300;
+const SCARCE_PIECES: u64 = 60;
 const PLENTY_PIECES: u64 = 10_000_000;
 const READY_SECONDS_MAX: u64 = 60;
 

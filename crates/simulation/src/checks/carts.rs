@@ -317,7 +317,7 @@ mod tests {
             let mut story = Story::begin();
             story.visits(put(1), told());
             story.visits(put(2), told());
-            for wish in more {
+            if let Some(wish) = more {
                 story.visits(wish, told());
             }
             story.history.standing = vec![record("x", 2, "active", mugs)];

@@ -212,7 +212,7 @@ mod tests {
         };
         let end = MergeEnd::Merged;
         story.visits(merge, Told::Merged { end });
-        for wish in more {
+        if let Some(wish) = more {
             story.visits(wish, told.clone());
         }
         story.history.standing = standing;
