@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
-use engine_api::{EngineError, Maintained, Maintenance};
+use engine_api::{EngineError, Maintained, Maintenance, Record};
 use tokio::sync::mpsc;
 
 use crate::batch::Batch;
@@ -28,6 +28,8 @@ pub(crate) type Answer = Box<dyn FnOnce(Option<EngineError>) + Send>;
 pub(crate) struct Job {
     pub number: JobNumber,
     pub batch: Batch,
+    /// Records for the readers' cache, in the order of their changes.
+    pub changed: Vec<Arc<Record>>,
     pub answers: Vec<Answer>,
     pub journal_last: u64,
     /// Everything goes to tables on disk before it is answered.
@@ -140,10 +142,11 @@ impl Judge {
     }
 
     fn send(&mut self, answers: Vec<Answer>, rests: bool) {
-        let (number, batch) = self.state.take_job();
+        let (number, batch, changed) = self.state.take_job();
         let job = Job {
             number,
             batch,
+            changed,
             answers,
             journal_last: self.state.journal_last(),
             rests,

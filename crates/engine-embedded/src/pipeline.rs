@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use engine_api::EngineError;
+use engine_api::{EngineError, Record};
 
 use crate::batch::Batch;
 use crate::checkpoint::Checkpointer;
@@ -35,6 +35,7 @@ const GROUP_ROWS_MAX: usize = 8192;
 /// Jobs that went to the disk together.
 pub(crate) struct Group {
     batches: Vec<Batch>,
+    changed: Vec<Arc<Record>>,
     answers: Vec<Answer>,
     last_job: JobNumber,
     journal_last: u64,
@@ -116,7 +117,10 @@ impl Applier {
         while let Ok(mut group) = groups.recv() {
             if let Some(logged) = group.logged.take() {
                 let synced = || logged.synced.recv().unwrap_or_else(|_| Err(logger_gone()));
-                match self.store.apply_when(&group.batches, synced) {
+                match self
+                    .store
+                    .apply_when(&group.batches, &group.changed, synced)
+                {
                     Ok(memory_bytes) => {
                         self.last = logged.sequence;
                         self.progress.journal_moved(group.journal_last);
@@ -142,6 +146,7 @@ impl Applier {
 fn gather(first: Job, jobs: &Receiver<Job>) -> Group {
     let mut group = Group {
         batches: Vec::new(),
+        changed: Vec::new(),
         answers: Vec::new(),
         last_job: first.number,
         journal_last: first.journal_last,
@@ -172,6 +177,7 @@ impl Group {
         if rows > 0 {
             self.batches.push(job.batch);
         }
+        self.changed.extend(job.changed);
         self.answers.extend(job.answers);
         self.last_job = job.number;
         self.journal_last = job.journal_last;

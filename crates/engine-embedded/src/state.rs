@@ -18,6 +18,7 @@ use engine_api::{
 use rustc_hash::FxHashMap;
 
 use crate::batch::{Batch, Space};
+use crate::cache::RecordCache;
 use crate::codec::{
     decode_entry, decode_fences, encode_entry, encode_fences, encode_part, encode_record,
 };
@@ -52,6 +53,8 @@ pub(crate) struct State {
     /// The job that is being put together, and its keys.
     job: JobNumber,
     keys: Vec<CacheKey>,
+    /// Its records that readers will ask for again, as it leaves them.
+    changed: Vec<Arc<Record>>,
     pending_control: BTreeMap<Vec<u8>, ControlValue>,
     batch: Batch,
 }
@@ -95,6 +98,7 @@ impl State {
             under_way: VecDeque::new(),
             job: JobNumber(1),
             keys: Vec::new(),
+            changed: Vec::new(),
             pending_control: BTreeMap::new(),
             batch: Batch::default(),
         })
@@ -106,13 +110,14 @@ impl State {
 
     /// Hands over what was decided since the last job. It stays pending here
     /// until [`State::settle`] hears that it is on disk.
-    pub(crate) fn take_job(&mut self) -> (JobNumber, Batch) {
+    pub(crate) fn take_job(&mut self) -> (JobNumber, Batch, Vec<Arc<Record>>) {
         let number = self.job;
         self.job.0 += 1;
         self.under_way
             .push_back((number, std::mem::take(&mut self.keys)));
         self.pending_control.clear();
-        (number, std::mem::take(&mut self.batch))
+        let changed = std::mem::take(&mut self.changed);
+        (number, std::mem::take(&mut self.batch), changed)
     }
 
     /// Everything up to this job is on disk.
@@ -360,8 +365,12 @@ impl State {
         self.write_dues(before, &record);
         self.write_parts_apart(before, &record);
         let key = (collection, id);
+        let record = Arc::new(record);
+        if RecordCache::keeps(collection) {
+            self.changed.push(record.clone());
+        }
         self.keys.push(key.clone());
-        self.pending.insert(key, (Arc::new(record), self.job));
+        self.pending.insert(key, (record, self.job));
         Ok(())
     }
 

@@ -27,6 +27,7 @@ use lsm_tree::{
 use crate::batch::{Batch, Space};
 use crate::cache::RecordCache;
 use crate::segment::Sequence;
+use crate::tables::record_key;
 
 /// The last group that the tables on disk hold, written by each checkpoint.
 const META_CHECKPOINT: &[u8] = b"checkpoint";
@@ -137,6 +138,7 @@ impl Store {
     pub(crate) fn apply_when<'a, E>(
         &self,
         batches: impl IntoIterator<Item = &'a Batch> + Clone,
+        changed: &[Arc<Record>],
         synced: impl FnOnce() -> Result<(), E>,
     ) -> Result<u64, E> {
         let mut memory = self.0.memory();
@@ -156,12 +158,18 @@ impl Store {
             self.0.cache.forget(write, number);
         }
         self.0.visible.store(number + 1, Ordering::Release);
+        // A record that is changed all the time has as many versions in memory:
+        // it is read from here, not searched among them.
+        for record in changed {
+            let key = record_key(record.key.collection, &record.key.id);
+            self.0.cache.put(&key, record.clone(), number + 1);
+        }
         Ok(memory.bytes)
     }
 
     /// For what is on disk already.
     pub(crate) fn apply<'a>(&self, batches: impl IntoIterator<Item = &'a Batch> + Clone) {
-        let applied: Result<u64, Infallible> = self.apply_when(batches, || Ok(()));
+        let applied: Result<u64, Infallible> = self.apply_when(batches, &[], || Ok(()));
         match applied {
             Ok(_) => {}
         }

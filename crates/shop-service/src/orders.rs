@@ -109,7 +109,8 @@ impl Shop {
                 });
             }
             if current.status() == status {
-                return Ok(current.into_stored());
+                // Whoever asked first may have died on the way.
+                return Ok(self.settle(current).await?.into_stored());
             }
             let mut next = current.kept.clone();
             let effect = next.order.change_status(status, self.now())?.stock_effect();

@@ -60,6 +60,9 @@ pub enum Wish {
     ReadOrder {
         order: OrderId,
     },
+    ListOrders {
+        user: UserId,
+    },
     ChangeStatus {
         order: OrderId,
         status: OrderStatus,
@@ -89,6 +92,10 @@ pub enum Told {
         made: Option<Made>,
         order: Order,
     },
+    /// All of a user's orders.
+    Orders {
+        orders: Vec<Order>,
+    },
     Session {
         session: ShopperSessionId,
     },
@@ -111,6 +118,7 @@ impl Deed {
             Told::Done
             | Told::Cart { .. }
             | Told::Order { .. }
+            | Told::Orders { .. }
             | Told::Session { .. }
             | Told::Merged { .. } => true,
             Told::Nothing | Told::Refused { .. } | Told::Unknown { .. } => false,
@@ -155,6 +163,7 @@ impl fmt::Display for Wish {
                 }
             }
             Wish::ReadOrder { order } => write!(f, "read order {order}"),
+            Wish::ListOrders { user } => write!(f, "list the orders of {user}"),
             Wish::ChangeStatus { order, status } => write!(f, "make order {order} {status:?}"),
             Wish::SetPrice { product, price } => write!(f, "set the price of {product} to {price}"),
             Wish::Receive { product, total } => write!(f, "have received {total} {product}"),
@@ -179,6 +188,10 @@ impl fmt::Display for Told {
                 let header = order.header();
                 write!(f, "order {} {:?}", header.id, header.status)?;
                 made_of(*made, f)
+            }
+            Told::Orders { orders } => {
+                let ids = orders.iter().map(|order| order.header().id.as_str());
+                write!(f, "orders {}", ids.collect::<Vec<_>>().join(" "))
             }
             Told::Session { session } => write!(f, "session {session}"),
             Told::Merged { end } => write!(f, "{end:?}"),

@@ -12,7 +12,7 @@ use simulation::seed::live;
 const SEEDS_DEFAULT: u64 = 1000;
 
 #[derive(Debug, Parser)]
-#[command(about = "The router in a seeded world of faults")]
+#[command(about = "The shop and its router in a seeded world of faults")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

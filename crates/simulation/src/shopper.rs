@@ -152,9 +152,10 @@ impl Shopper {
             .filter(|image| image.header.content.live().is_some())
     }
 
-    /// Asks for all pages of a listing.
+    /// Asks for all pages of a listing, at a process that may know nothing yet
+    /// of a map under which others have written already.
     pub async fn list(&self, query: Query) {
-        let process = self.process();
+        let process = Arc::clone(self.chance().pick(&self.shared.processes));
         let (recording, shopper) = (self.shared.recording.clone(), self.number);
         process
             .call(move |router| async move {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use engine_api::{EngineError, Revision};
 use model::{Cart, CartId, Order, OrderId, Product, ShopperSession, ShopperSessionId, UserId};
 use router::RouterError;
-use shop_service::{Login, Made, Placed, Shop, ShopError, Stored};
+use shop_service::{Listing, Login, Made, Placed, Shop, ShopError, Stored};
 use tokio::time::sleep;
 
 use crate::chance::Chance;
@@ -96,6 +96,19 @@ impl Visitor {
         T: Answer + Send + 'static,
         F: Future<Output = Result<T, ShopError>> + Send + 'static,
     {
+        self.ask_at(self.process(), wish, request).await
+    }
+
+    async fn ask_at<T, F>(
+        &self,
+        process: Arc<Process>,
+        wish: Wish,
+        request: impl FnOnce(Arc<Shop>, Revision) -> F,
+    ) -> Option<Result<T, ShopError>>
+    where
+        T: Answer + Send + 'static,
+        F: Future<Output = Result<T, ShopError>> + Send + 'static,
+    {
         let (recording, seen) = (self.hall.recording.clone(), Arc::clone(&self.seen));
         let visitor = self.number;
         let request = |shop: Arc<Shop>| {
@@ -119,7 +132,7 @@ impl Visitor {
                 answer
             }
         };
-        self.process().ask(request).await
+        process.ask(request).await
     }
 
     fn process(&self) -> Arc<Process> {
@@ -230,6 +243,19 @@ impl Answer for Stored<Order> {
 
     fn revision(&self) -> Option<Revision> {
         Some(self.revision)
+    }
+}
+
+impl Answer for Listing<Order> {
+    fn told(&self) -> Told {
+        let orders = self.items.iter().map(|order| order.value.clone());
+        Told::Orders {
+            orders: orders.collect(),
+        }
+    }
+
+    fn revision(&self) -> Option<Revision> {
+        self.items.iter().map(|order| order.revision).max()
     }
 }
 

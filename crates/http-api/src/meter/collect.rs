@@ -142,7 +142,7 @@ impl HttpCollector {
                 let bounds = BOUNDS_US
                     .iter()
                     .map(|us| f64::from(*us) / 1e6)
-                    .chain([f64::MAX]);
+                    .chain([f64::INFINITY]);
                 let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
                 let labels = [
                     ("route", route.template.as_str()),

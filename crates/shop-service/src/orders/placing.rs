@@ -16,7 +16,7 @@ use engine_api::{
     Change, Outcome, PartsChange, PriceCondition, Record, RecordKey, Revision, StockAction,
     StockRefusal,
 };
-use layout::Collection;
+use layout::{Collection, Field};
 use model::{
     AskedLine, AskedOrder, CartOwner, Money, Order, OrderId, OrderLine, OrderRequest, OrderStatus,
     Repeat, RequestFields, ZoneName,
@@ -25,7 +25,7 @@ use model::{
 use super::{Current, LineWish, OrderWish, Placed, Together, together};
 use crate::error::{Noun, ShopError};
 use crate::records::{
-    KeptOrder, Settlement, cart_header, order_header, product_hints, product_of, shelf,
+    KeptOrder, Settlement, cart_header, header, order_header, product_hints, product_of, shelf,
 };
 use crate::shop::{ATTEMPTS_MAX, Made, Shop};
 
@@ -266,14 +266,16 @@ impl Shop {
             let record = record.ok_or_else(|| ShopError::UnknownProduct {
                 product: line.product.clone(),
             })?;
-            let product = product_of(&record)?;
-            if product.price != line.price {
-                return Err(price_moved(line, product.price));
+            // The header alone: the stock is judged in the commit.
+            let product = header(&record)?;
+            let price = product.money(Field::Price)?;
+            if price != line.price {
+                return Err(price_moved(line, price));
             }
             lines.push(OrderLine {
                 product: line.product.clone(),
-                category: product.category().clone(),
-                name: product.name.clone(),
+                category: product.noun(Field::Category)?,
+                name: product.noun(Field::Name)?,
                 quantity: line.quantity,
                 price: line.price,
             });

@@ -43,6 +43,7 @@ pub fn check(history: &History) -> Vec<String> {
     }
     breaches.extend(illegal_courses(history));
     breaches.extend(behind_what_was_told(history, &orders));
+    breaches.extend(missing_in_history(history));
     breaches
 }
 
@@ -325,6 +326,43 @@ fn behind_what_was_told(history: &History, orders: &[OrderShown<'_>]) -> Vec<Str
     breaches
 }
 
+/// A user's list of orders shows each once, and all that were told of before.
+fn missing_in_history(history: &History) -> Vec<String> {
+    let mut breaches = Vec::new();
+    for listing in &history.deeds {
+        let (Wish::ListOrders { user }, Told::Orders { orders }) = (&listing.wish, &listing.told)
+        else {
+            continue;
+        };
+        let mut shown = BTreeMap::new();
+        for order in orders {
+            let header = order.header();
+            if header.user != *user || shown.insert(&header.id, header.status).is_some() {
+                breaches.push(format!("{} is twice or wrongly among {user}'s", header.id));
+            }
+        }
+        for deed in history.deeds.iter().filter(|deed| deed.is_before(listing)) {
+            let Told::Order { order, .. } = &deed.told else {
+                continue;
+            };
+            let (id, status) = (&order.header().id, name(order.header().status));
+            if order.header().user != *user {
+                continue;
+            }
+            if !shown
+                .get(id)
+                .is_some_and(|shown| reaches(status, name(*shown)))
+            {
+                breaches.push(format!(
+                    "{id} was told to be {status} and is missing or older in the list at {}",
+                    listing.invoked.0
+                ));
+            }
+        }
+    }
+    breaches
+}
+
 fn name(status: OrderStatus) -> &'static str {
     match status {
         OrderStatus::Pending => "pending",
@@ -538,6 +576,23 @@ mod tests {
         assert!(check(&story.history).is_empty());
         takes_at(&mut story, &placed, 600);
         assert_eq!(check(&story.history).len(), 1);
+    }
+
+    #[test]
+    fn a_list_of_orders_shows_what_was_told_before() {
+        let placed = order(1, 7);
+        let found = |orders: Vec<Order>| {
+            let mut story = Story::begin();
+            takes_at(&mut story, &placed, 500);
+            story.visits(Wish::PlaceOrder(wish(1)), acknowledged(&placed));
+            let listing = Wish::ListOrders { user: noun("dan") };
+            story.visits(listing, Told::Orders { orders });
+            story.history.standing = vec![record(&placed, "created")];
+            check(&story.history).len()
+        };
+        assert_eq!(found(vec![placed.clone()]), 0);
+        assert_eq!(found(vec![]), 1);
+        assert_eq!(found(vec![placed.clone(), placed.clone()]), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::recording::{Applied, History};
 use crate::scenery::GOODS;
 
 /// Every kind of event that is counted, in the order in which they are told.
-pub const EVENTS: [&str; 31] = [
+pub const EVENTS: [&str; 32] = [
     "sessions opened",
     "sessions touched",
     "sessions closed",
@@ -30,6 +30,7 @@ pub const EVENTS: [&str; 31] = [
     "orders of a closed cart",
     "orders given up",
     "keys reused",
+    "lists of orders",
     "commits of an order with its stock",
     "reservations",
     "reservations sold",
@@ -83,6 +84,7 @@ fn told(deed: &Deed) -> Option<&'static str> {
             Some(Made::Now) => Some("orders placed"),
             _ => Some("orders repeated"),
         },
+        (Wish::ListOrders { .. }, _) => Some("lists of orders"),
         (Wish::ChangeStatus { status, .. }, _) => match status {
             OrderStatus::Cancelled => Some("orders cancelled"),
             _ => Some("status changes"),

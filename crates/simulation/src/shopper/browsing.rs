@@ -12,14 +12,7 @@ const PAGE_RECORDS: usize = 3;
 impl Shopper {
     /// Every listing of orders and products, for a last look.
     pub fn all_listings() -> Vec<Query> {
-        let of_user = |user: &str| {
-            Query::first(
-                AccessPath::OrdersByUser,
-                vec![Value::text(user)],
-                PAGE_RECORDS,
-            )
-        };
-        let mut queries: Vec<Query> = USERS.iter().map(|user| of_user(user)).collect();
+        let mut queries: Vec<Query> = USERS.iter().map(|user| Self::orders_of(user)).collect();
         queries.push(Query::first(
             AccessPath::OrdersByPeriod,
             vec![],
@@ -33,6 +26,11 @@ impl Shopper {
         queries
     }
 
+    pub(super) fn orders_of(user: &str) -> Query {
+        let user = vec![Value::text(user)];
+        Query::first(AccessPath::OrdersByUser, user, PAGE_RECORDS)
+    }
+
     pub(super) async fn browse(&self) {
         let wish = self.chance().below(100);
         let query = match wish {
@@ -42,10 +40,7 @@ impl Shopper {
                 self.read(&key).await;
                 return;
             }
-            40..=64 => {
-                let user = vec![Value::text(self.pick(&USERS))];
-                Query::first(AccessPath::OrdersByUser, user, PAGE_RECORDS)
-            }
+            40..=64 => Self::orders_of(self.pick(&USERS)),
             65..=84 => Query::first(AccessPath::OrdersByPeriod, vec![], PAGE_RECORDS),
             _ => {
                 let category = vec![Value::text(CATEGORY)];

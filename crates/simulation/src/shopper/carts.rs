@@ -2,7 +2,6 @@
 //! new beginning race with them.
 
 use engine_api::{Change, PartChange, PartKey, PartsChange, RecordKey};
-use layout::{Field, Value};
 
 use super::Shopper;
 use crate::scenery::{
@@ -36,12 +35,11 @@ impl Shopper {
                 self.read(&key).await;
             }
             82..=89 => self.change_status(&key).await,
-            90..=97 => {
+            _ => {
                 if let Some(image) = self.read_live(&key).await {
                     self.write(vec![remove(&key, image.header.revision)]).await;
                 }
             }
-            _ => self.give_away(&key).await,
         }
     }
 
@@ -88,19 +86,5 @@ impl Shopper {
             change_if(key, image.header.revision, header)
         };
         self.write(vec![change]).await;
-    }
-
-    /// A change of owner, which is not allowed: it must be refused (W8).
-    async fn give_away(&self, key: &RecordKey) {
-        let Some(image) = self.read_live(key).await else {
-            return;
-        };
-        let Some(header) = image.header.content.live() else {
-            return;
-        };
-        let header = with_status(header, layout::path::STATUS_ACTIVE, &self.shared.marks)
-            .with(Field::UserId, Value::text("nobody"));
-        self.write(vec![change_if(key, image.header.revision, header)])
-            .await;
     }
 }

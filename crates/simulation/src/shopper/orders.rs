@@ -2,7 +2,7 @@
 //! reservation otherwise; cancelled, shipped, and tried twice.
 
 use engine_api::{PriceCondition, Record, RecordKey, StockAction, Together};
-use layout::{Field, Value};
+use layout::{Field, Fields, Value};
 use rust_decimal::Decimal;
 
 use super::Shopper;
@@ -38,11 +38,22 @@ impl Shopper {
             &self.shared.marks,
         );
         let sell = StockAction::Sell { quantity: pieces };
-        self.write(vec![
-            create(&key, header, vec![]),
-            stock(&product(name), self.price(), sell),
-        ])
-        .await;
+        let written = self
+            .write(vec![
+                create(&key, header, vec![]),
+                stock(&product(name), self.price(), sell),
+            ])
+            .await;
+        if matches!(written, Some(End::Done { .. })) {
+            self.look_at_orders(user).await;
+        }
+    }
+
+    /// What was just ordered is looked for, sometimes.
+    async fn look_at_orders(&self, user: &str) {
+        if self.chance().percent(50) {
+            self.list(Self::orders_of(user)).await;
+        }
     }
 
     /// Take, order, claim; or take and give back.
@@ -77,6 +88,7 @@ impl Shopper {
             _ => return,
         };
         let settled = stock(&shelf, PriceCondition::Any, settled);
+        self.look_at_orders(user).await;
         self.write(vec![settled.clone()]).await;
         if self.chance().percent(30) {
             self.write(vec![settled]).await;
@@ -104,6 +116,9 @@ impl Shopper {
         if header.text(Field::Status) != Some("created") {
             return;
         }
+        if self.chance().percent(10) {
+            return self.give_away(&image, header).await;
+        }
         if self.chance().percent(40) {
             let shipped = with_status(header, "shipped", &self.shared.marks);
             self.write(vec![change_if(&key, image.header.revision, shipped)])
@@ -111,6 +126,14 @@ impl Shopper {
         } else if header.text(Field::PaymentMethod) == Some(Sale::AtOnce.name()) {
             self.cancel(&image).await;
         }
+    }
+
+    /// A change of the user, which is not allowed: it must be refused (W8).
+    async fn give_away(&self, image: &Record, header: &Fields) {
+        let header = with_status(header, "created", &self.shared.marks)
+            .with(Field::UserId, Value::text("nobody"));
+        self.write(vec![change_if(&image.key, image.header.revision, header)])
+            .await;
     }
 
     async fn cancel(&self, image: &Record) {

@@ -2,11 +2,12 @@
 //! the other and at once; then paid, shipped, cancelled, shipped against
 //! cancelled.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use engine_api::Revision;
-use model::{CartOwner, Money, OrderId, OrderStatus, Quantity};
-use shop_service::{LineWish, OrderWish, ShopError};
+use model::{CartOwner, Money, OrderId, OrderStatus, Quantity, UserId};
+use shop_service::{LineWish, OrderWish, PageWish, ShopError};
 
 use super::{Visitor, locked};
 use crate::ledger::Wish;
@@ -35,6 +36,9 @@ impl Visitor {
                 futures::join!(self.place(&wish), self.place(&other));
             }
             _ => self.place_until_answered(&wish).await,
+        }
+        if self.percent(40) {
+            self.list_orders(&wish.user).await;
         }
         if self.percent(25) {
             self.place(&wish).await;
@@ -163,6 +167,20 @@ impl Visitor {
                 }
             }
         }
+    }
+
+    async fn list_orders(&self, user: &UserId) {
+        let wish = Wish::ListOrders { user: user.clone() };
+        let user = user.clone();
+        let page = PageWish {
+            after: None,
+            limit: engine_api::PAGE_RECORDS_MAX,
+        };
+        let any = Arc::clone(self.chance().pick(&self.hall.processes));
+        self.ask_at(any, wish, |shop, _| async move {
+            shop.orders_of_user(&user, None, None, page).await
+        })
+        .await;
     }
 
     async fn change_status(&self, order: &OrderId, status: OrderStatus) {
