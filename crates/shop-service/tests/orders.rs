@@ -5,9 +5,12 @@
 
 mod stage;
 
-use engine_api::Revision;
+use engine_api::{
+    Change, Outcome, PartKey, PriceCondition, RecordId, Revision, StockAction, StockRefusal,
+};
 use futures::future::join_all;
-use model::{CartOwner, CartStatus, Money, OrderStatus, StockCounts, UserId};
+use layout::Collection;
+use model::{CartOwner, CartStatus, Money, OrderId, OrderStatus, StockCounts, UserId};
 use shop_service::{ItemWish, Made, OrderWish, PageWish, Placed, ShopError};
 use stage::{Stage, Stop, order};
 
@@ -334,7 +337,26 @@ async fn a_late_request_of_an_aborted_order_holds_nothing() {
     stage.revive();
     tokio::time::advance(std::time::Duration::from_secs(120)).await;
     assert_eq!(stage.shop.sweep().await.unwrap().aborted, 1);
-    let late = place(&stage, &wish).await.unwrap_err();
-    assert!(matches!(late, ShopError::OrderAborted { .. }), "{late:?}");
+    let again = place(&stage, &wish).await.unwrap_err();
+    assert!(matches!(again, ShopError::OrderAborted { .. }), "{again:?}");
+    let id = OrderId::derived(&user, &wish.key);
+    let order = stage.shop.order(&id, Some(&user)).await.unwrap().value;
+    let router = stage.shop.router();
+    let product = RecordId::new("p-1").unwrap();
+    let take = Change::Stock {
+        key: router
+            .map()
+            .key_by_id(Collection::Products, product)
+            .unwrap(),
+        part: PartKey::stock(stage::ZONE, 0),
+        price: PriceCondition::Any,
+        action: StockAction::Take {
+            order: id.to_string(),
+            quantity: 3,
+            at: order.header().created_at,
+        },
+    };
+    let late = router.write(take, NEVER).await.unwrap().outcome;
+    assert_eq!(late, Outcome::Stock(StockRefusal::NoReservation));
     assert_eq!(stage.counts("p-1").await, counted(10, 0, 0));
 }

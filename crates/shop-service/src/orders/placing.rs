@@ -300,7 +300,10 @@ impl Shop {
     }
 
     /// What makes the named cart `ordered`. A cart that is closed refuses the
-    /// order: two clicks with two keys must not become two orders.
+    /// order: two clicks with two keys do not become two orders in one commit.
+    /// Over several shards the cart is only looked at here and closed after the
+    /// order, so that two at the same moment can both pass: closing it first
+    /// would take the cart from a shopper whose order is then refused.
     async fn cart_closing(&self, kept: &KeptOrder) -> Result<Option<Change>, ShopError> {
         let Some(id) = &kept.cart else {
             return Ok(None);
