@@ -167,7 +167,9 @@ async fn a_commit_that_failed_after_reaching_the_disk_is_unknown_not_refused() {
     let folder = tempfile::tempdir().unwrap();
     let lost = {
         let engine = engine(&folder, 1, broken, Reach::Everything);
-        open_session(&engine, 1).await.unwrap_err()
+        let lost = open_session(&engine, 1).await.unwrap_err();
+        assert!(read(&engine, 1).await.is_none(), "shown without its sync");
+        lost
     };
     assert!(matches!(lost, EngineError::OutcomeUnknown { .. }), "{lost}");
     let engine = engine(&folder, u64::MAX, broken, Reach::Nothing);
@@ -232,6 +234,8 @@ async fn nothing_is_seen_or_acknowledged_before_its_sync() {
             synced,
         })
     });
+    // Dropped before the engine, which waits for its log: a failing test must end.
+    let (is_written, sync) = (is_written, sync);
     let mut answer = std::pin::pin!(open_session(&engine, 1));
     let moment = Duration::from_millis(20);
     let early = tokio::time::timeout(moment, &mut answer).await;
