@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use engine_api::{
     Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained, Maintenance,
     MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage,
-    Seal, Timestamp, WriteContext,
+    Seal, SharedRecord, Timestamp, WriteContext,
 };
 use engine_embedded::EmbeddedEngine;
 
@@ -117,12 +117,16 @@ impl Metered {
     ) -> Result<T, EngineError> {
         let began = Instant::now();
         let answer = work.await;
+        self.count(operation, began, &answer);
+        answer
+    }
+
+    fn count<T>(&self, operation: Operation, began: Instant, answer: &Result<T, EngineError>) {
         let meter = &self.meters[operation as usize];
         meter.record(began.elapsed());
         if answer.is_err() {
             meter.failures.fetch_add(1, Ordering::Relaxed);
         }
-        answer
     }
 }
 
@@ -153,6 +157,17 @@ impl Engine for Metered {
     ) -> Result<Option<Record>, EngineError> {
         let work = self.engine.get(key, context);
         self.timed(Operation::Get, work).await
+    }
+
+    fn get_at_once(
+        &self,
+        key: &RecordKey,
+        context: ReadContext,
+    ) -> Option<Result<Option<SharedRecord>, EngineError>> {
+        let began = Instant::now();
+        let answer = self.engine.get_at_once(key, context)?;
+        self.count(Operation::Get, began, &answer);
+        Some(answer)
     }
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {

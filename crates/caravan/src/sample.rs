@@ -179,7 +179,7 @@ mod tests {
             let category = CategoryName::parse(shelf.category).unwrap();
             let listing = shop.products_of_category(&category, None, None, page(None));
             for product in listing.await.unwrap().items {
-                let product = product.value;
+                let product = &product.value;
                 let stocks = product
                     .stocks()
                     .map(|(key, stock)| (key.zone.to_string(), stock.counts()));

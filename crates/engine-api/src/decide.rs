@@ -3,6 +3,7 @@
 //! Engines that judge in their own process (memory, embedded) call this inside
 //! their commit; it is also the yardstick for those whose server judges.
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 
 use layout::{Collection, Field, Fields, PartKind};
@@ -79,10 +80,10 @@ pub enum GroupDecision {
 
 /// Judges changes that stand or fall together. `stored` looks a key up as it
 /// is before any of them.
-pub fn decide_together(
+pub fn decide_together<S: Borrow<Record>>(
     changes: &[Change],
     context: &WriteContext,
-    mut stored: impl FnMut(&RecordKey) -> Result<Option<Record>, EngineError>,
+    mut stored: impl FnMut(&RecordKey) -> Result<Option<S>, EngineError>,
 ) -> Result<GroupDecision, EngineError> {
     let mut writes: Vec<(Record, ChangeKind, Revision)> = Vec::with_capacity(changes.len());
     for change in changes {
@@ -90,7 +91,7 @@ pub fn decide_together(
         let earlier = writes.iter().position(|(record, ..)| record.key == *key);
         let decision = match earlier {
             Some(index) => decide(Some(&writes[index].0), change, context)?,
-            None => decide(stored(key)?.as_ref(), change, context)?,
+            None => decide(stored(key)?.as_ref().map(S::borrow), change, context)?,
         };
         match (decision, earlier) {
             (
@@ -135,13 +136,17 @@ pub fn decide_together(
 }
 
 /// The answer of a guard that bears this commit's revision already.
-fn applied_before(
+fn applied_before<S: Borrow<Record>>(
     changes: &[Change],
     context: &WriteContext,
-    mut stored: impl FnMut(&RecordKey) -> Result<Option<Record>, EngineError>,
+    mut stored: impl FnMut(&RecordKey) -> Result<Option<S>, EngineError>,
 ) -> Result<Option<Outcome>, EngineError> {
     for change in changes.iter().filter(|change| change.is_conditional()) {
-        let decision = decide(stored(change.key())?.as_ref(), change, context)?;
+        let decision = decide(
+            stored(change.key())?.as_ref().map(S::borrow),
+            change,
+            context,
+        )?;
         if let Decision::Answer(done @ Outcome::Done { .. }) = decision {
             return Ok(Some(done));
         }

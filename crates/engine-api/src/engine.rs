@@ -10,6 +10,7 @@ use crate::error::EngineError;
 use crate::journal::{Fence, JournalPage, Position, Seal};
 use crate::query::{Page, Query, Scan, ScanPage};
 use crate::record::{Record, RecordKey};
+use crate::shared::SharedRecord;
 
 /// A place where records live.
 ///
@@ -68,7 +69,7 @@ use crate::record::{Record, RecordKey};
 ///
 /// **Reading**
 /// - E15 `get` answers the image, marks included; with [`Freshness::Latest`](crate::Freshness)
-///   it shows everything acknowledged before.
+///   it shows everything acknowledged before. `get_at_once` says the same or nothing.
 /// - E16 `query` answers live records only, in the path's order, ties by id,
 ///   each once, never one whose header no longer answers the path (W9). A page
 ///   starts after a cursor; records that stay unchanged while others are
@@ -115,6 +116,16 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
         key: &RecordKey,
         context: ReadContext,
     ) -> Result<Option<Record>, EngineError>;
+
+    /// What `get` would answer, shared instead of copied, from an engine that lives
+    /// in this process and answers on the caller's thread. `None` says nothing.
+    fn get_at_once(
+        &self,
+        _key: &RecordKey,
+        _context: ReadContext,
+    ) -> Option<Result<Option<SharedRecord>, EngineError>> {
+        None
+    }
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError>;
 

@@ -19,6 +19,7 @@ pub mod memory;
 mod query;
 mod record;
 mod revision;
+mod shared;
 mod stock;
 mod world;
 
@@ -49,5 +50,6 @@ pub use record::{
     RecordId, RecordKey, expiry_fields,
 };
 pub use revision::{Revision, WRITERS_MAX, Writer};
+pub use shared::{Memo, SharedRecord};
 pub use stock::{stock_fields, stock_of};
 pub use world::{RealWorld, World};

@@ -51,7 +51,6 @@ const ROW_HEAD_BYTES: usize = 1 + 2 + 4;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
-    rows: usize,
 }
 
 /// A key and its value, or `None` for a removal.
@@ -74,15 +73,10 @@ impl Batch {
         self.bytes.extend_from_slice(&value_length.to_le_bytes());
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        self.rows += 1;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows == 0
-    }
-
-    pub(crate) fn row_count(&self) -> usize {
-        self.rows
+        self.bytes.is_empty()
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -97,13 +91,9 @@ impl Batch {
     /// Bytes of the log as a batch, or `None` if they are not whole rows.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Batch> {
         let mut rest = bytes;
-        let mut rows = 0;
-        while split_row(&mut rest).is_some() {
-            rows += 1;
-        }
+        while split_row(&mut rest).is_some() {}
         let batch = || Batch {
             bytes: bytes.to_vec(),
-            rows,
         };
         rest.is_empty().then(batch)
     }

@@ -6,9 +6,9 @@
 //! the last change that touched it. Orders stay out: they are many, seldom read
 //! twice, and would drive out the carts.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
-use engine_api::Record;
+use engine_api::SharedRecord;
 use engine_api::layout::Collection;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -37,7 +37,7 @@ struct Shard {
 
 #[derive(Clone, Debug)]
 struct Cached {
-    record: Arc<Record>,
+    record: SharedRecord,
     /// The view it was read from: since then nothing has changed it.
     since: u64,
 }
@@ -48,7 +48,7 @@ impl RecordCache {
     }
 
     /// The record as every view from `until` on sees it.
-    pub(crate) fn get(&self, key: &[u8], until: u64) -> Option<Arc<Record>> {
+    pub(crate) fn get(&self, key: &[u8], until: u64) -> Option<SharedRecord> {
         let mut shard = self.shard(key);
         if let Some(cached) = shard.young.get(key) {
             return (cached.since <= until).then(|| cached.record.clone());
@@ -60,7 +60,7 @@ impl RecordCache {
     }
 
     /// Keeps what a view up to `until` has read, unless a change came after it.
-    pub(crate) fn put(&self, key: &[u8], record: Arc<Record>, until: u64) {
+    pub(crate) fn put(&self, key: &[u8], record: SharedRecord, until: u64) {
         let mut shard = self.shard(key);
         if shard.touched < until {
             let since = until;
@@ -110,14 +110,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     use engine_api::layout::Fields;
-    use engine_api::{Content, Header, RecordId, RecordKey, Revision};
+    use engine_api::{Content, Header, Record, RecordId, RecordKey, Revision};
 
     use super::*;
     use crate::tables::record_key;
 
-    fn record(revision: i64) -> Arc<Record> {
+    fn record(revision: i64) -> SharedRecord {
         let revision = Revision::from_i64(revision).unwrap();
-        Arc::new(Record {
+        SharedRecord::from(Record {
             key: RecordKey::by_id(Collection::Carts, RecordId::new("CART-1").unwrap()),
             header: Header {
                 revision,

@@ -1,68 +1,34 @@
-//! Many writers, one log: the threads between a request and its answer.
+//! Many writers, one log: from judged to acknowledged.
 //!
 //! ```text
-//! writers ──▶ queue ──▶ judge ──▶ jobs ──▶ logger ──▶ groups ──▶ applier ──▶ answers
+//! writers ──▶ desk ──▶ committer: write the log ▶ memory ▶ sync ▶ show ──▶ answers
 //! ```
+//!
+//! One thread takes what lies on the desk as one group. It goes into memory before
+//! the disk has it, and is shown after: readers never see what is not on disk, and
+//! what is acknowledged can be read. Writers judge the next group meanwhile.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
-use engine_api::{
-    Change, EngineError, Fence, Maintained, Maintenance, MoverTerm, Outcome, Seal, SetOutcome,
-    Timestamp, WriteContext,
-};
-use tokio::sync::{mpsc, oneshot};
+use engine_api::EngineError;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::checkpoint::Checkpointer;
-use crate::directory::Directory;
-use crate::judge::Judge;
+use crate::desk::{Care, Desk, Group, Reply, Request, Work, answer};
+use crate::directory::{Directory, FREE_BYTES_MIN};
 use crate::log::{Checkpointed, Log};
-use crate::pipeline::{Applier, GROUPS_MAX, Logger};
 use crate::segment::Sequence;
-use crate::state::{JobNumber, State};
-use crate::store::{Store, StoreError};
+use crate::state::{GroupNumber, State};
+use crate::store::{Store, StoreError, is_full};
 
-/// Requests that wait; more are held back at the sender.
-const QUEUE_REQUESTS_MAX: usize = 8192;
+/// Requests under way; more wait at their sender.
+const REQUESTS_MAX: usize = 8192;
 
-/// Jobs that wait for the logger; the judge waits when there are more.
-const JOBS_MAX: usize = 32;
-
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
-
-pub(crate) enum Request {
-    Apply {
-        changes: Vec<Change>,
-        context: WriteContext,
-        reply: Reply<Outcome>,
-    },
-    RaiseFence {
-        fence: Fence,
-        term: MoverTerm,
-        now: Timestamp,
-        reply: Reply<Seal>,
-    },
-    ClaimTerm {
-        term: MoverTerm,
-        reply: Reply<()>,
-    },
-    CompareAndSet {
-        name: String,
-        expected: Option<u64>,
-        bytes: Vec<u8>,
-        reply: Reply<SetOutcome>,
-    },
-    Maintain {
-        work: Maintenance,
-        reply: Reply<Maintained>,
-    },
-    /// Everything into tables on disk.
-    Rest {
-        reply: Reply<()>,
-    },
-}
+/// How often the free space is asked for, in groups; while there is none, each time.
+const FREE_CHECK_GROUPS: u64 = 64;
 
 /// Commits and requests since the start, for metrics.
 #[derive(Debug, Default)]
@@ -73,24 +39,22 @@ pub struct CommitCounts {
 
 #[derive(Debug)]
 pub(crate) struct Committer {
-    queue: Option<mpsc::Sender<Request>>,
-    threads: Vec<JoinHandle<()>>,
+    desk: Arc<Desk>,
+    places: Semaphore,
+    thread: Option<JoinHandle<()>>,
     progress: Arc<Progress>,
 }
 
 /// What the threads and the engine tell one another.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// On disk and readable.
-    applied: Mutex<JobNumber>,
-    moved_on: Condvar,
     journal_last: AtomicU64,
     pub counts: CommitCounts,
     /// Why nothing is written any more.
     failure: OnceLock<EngineError>,
 }
 
-/// What the threads work on.
+/// What the thread works on.
 pub(crate) struct Parts {
     pub state: State,
     pub store: Store,
@@ -103,10 +67,7 @@ pub(crate) struct Parts {
 }
 
 impl Committer {
-    pub(crate) fn start(parts: Parts) -> std::io::Result<Committer> {
-        let (queue, requests) = mpsc::channel(QUEUE_REQUESTS_MAX);
-        let (jobs, waiting_jobs) = sync_channel(JOBS_MAX);
-        let (groups, waiting_groups) = sync_channel(GROUPS_MAX);
+    pub(crate) fn start(parts: Parts) -> io::Result<Committer> {
         let progress = Arc::new(Progress {
             journal_last: AtomicU64::new(parts.state.journal_last()),
             ..Progress::default()
@@ -118,33 +79,24 @@ impl Committer {
                 progress.fail(&format!("a checkpoint failed: {error}"), error.is_full());
             }
         };
-        let applier = Applier {
+        let desk = Arc::new(Desk::new(parts.state));
+        let mut work = Working {
+            desk: desk.clone(),
             checkpointer: Checkpointer::start(store, parts.memory_bytes, checkpointed, failed)?,
+            log: parts.log,
             store: parts.store,
             progress: progress.clone(),
             last: parts.last,
-        };
-        let logger = Logger {
-            log: parts.log,
-            progress: progress.clone(),
-            groups,
-        };
-        let judge = Judge {
-            state: parts.state,
-            jobs,
-            progress: progress.clone(),
             directory: parts.directory,
+            groups: 0,
+            has_room: true,
         };
-        let spawn = |name: &str| thread::Builder::new().name(name.to_owned());
-        // Each ends when the one before it has: in this order they are joined.
-        let threads = vec![
-            spawn("judge").spawn(move || judge.run(requests))?,
-            spawn("logger").spawn(move || logger.run(&waiting_jobs))?,
-            spawn("applier").spawn(move || applier.run(&waiting_groups))?,
-        ];
+        work.look_for_room();
+        let thread = thread::Builder::new().name("committer".to_owned());
         Ok(Committer {
-            queue: Some(queue),
-            threads,
+            desk,
+            places: Semaphore::new(REQUESTS_MAX),
+            thread: Some(thread.spawn(move || work.run())?),
             progress,
         })
     }
@@ -163,14 +115,13 @@ impl Committer {
         request: impl FnOnce(Reply<T>) -> Request,
     ) -> Result<T, EngineError> {
         let (reply, answer) = oneshot::channel();
-        let queue = self
-            .queue
-            .as_ref()
-            .expect("the queue is open until the engine is dropped");
-        let stopped = || EngineError::Unavailable {
-            reason: "the engine has stopped".to_owned(),
-        };
-        queue.send(request(reply)).await.map_err(|_| stopped())?;
+        let places = self.places.acquire().await;
+        let _place = places.expect("nobody closes the places");
+        self.progress
+            .counts
+            .requests
+            .fetch_add(1, Ordering::Relaxed);
+        self.desk.submit(request(reply), &self.progress);
         answer.await.map_err(|_| EngineError::OutcomeUnknown {
             reason: "the engine stopped before it answered".to_owned(),
         })?
@@ -178,10 +129,9 @@ impl Committer {
 }
 
 impl Drop for Committer {
-    /// What is queued is still committed.
     fn drop(&mut self) {
-        self.queue = None;
-        for thread in self.threads.drain(..) {
+        self.desk.close();
+        if let Some(thread) = self.thread.take() {
             // A panic was printed by the thread that had it.
             let _ = thread.join();
         }
@@ -194,7 +144,7 @@ impl Progress {
     }
 
     /// Nothing is written any more. The first reason stays.
-    pub(crate) fn fail(&self, reason: &str, is_full: bool) {
+    fn fail(&self, reason: &str, is_full: bool) {
         self.failure.get_or_init(|| match is_full {
             true => EngineError::StorageFull {
                 reason: reason.to_owned(),
@@ -204,31 +154,120 @@ impl Progress {
             },
         });
     }
+}
 
-    pub(crate) fn journal_moved(&self, last: u64) {
-        self.journal_last.store(last, Ordering::Release);
+struct Working {
+    desk: Arc<Desk>,
+    log: Box<dyn Log>,
+    store: Store,
+    checkpointer: Checkpointer,
+    progress: Arc<Progress>,
+    last: Sequence,
+    /// Asked for free space.
+    directory: Option<Arc<Directory>>,
+    groups: u64,
+    has_room: bool,
+}
+
+impl Working {
+    fn run(mut self) {
+        let mut settled = GroupNumber::default();
+        while let Some(work) = self.desk.work(settled) {
+            settled = match work {
+                Work::Group(group) => self.commit(group),
+                Work::Care(group, state, care) => self.take_care(group, state, care),
+            };
+            self.groups += 1;
+            if self.groups.is_multiple_of(FREE_CHECK_GROUPS) || !self.has_room {
+                self.look_for_room();
+            }
+        }
     }
 
-    pub(crate) fn applied(&self) -> JobNumber {
-        *self.lock()
+    fn take_care(
+        &mut self,
+        before: Group,
+        mut state: Box<State>,
+        care: impl IntoIterator<Item = Care>,
+    ) -> GroupNumber {
+        let mut settled = self.commit(before);
+        for (work, reply) in care {
+            state.settle(settled);
+            let maintained = match self.progress.failure() {
+                Some(failure) => Err(failure.clone()),
+                None => state.maintain(&work),
+            };
+            let answers = vec![answer(reply, maintained)];
+            settled = self.commit(state.take_group(answers, false));
+        }
+        state.settle(settled);
+        self.desk.reopen(state, &self.progress);
+        settled
     }
 
-    pub(crate) fn move_on(&self, number: JobNumber) {
-        *self.lock() = number;
-        self.moved_on.notify_one();
+    fn commit(&mut self, group: Group) -> GroupNumber {
+        let lost = match self.progress.failure() {
+            Some(failure) => Some(failure.clone()),
+            None => self.bring_to_disk(&group).err(),
+        };
+        for answer in group.answers {
+            answer(lost.clone());
+        }
+        group.number
     }
 
-    pub(crate) fn wait_until(&self, number: JobNumber) {
-        drop(
-            self.moved_on
-                .wait_while(self.lock(), |applied| *applied < number)
-                .expect("no code panics while it holds the lock"),
-        );
+    /// When the log fails nobody can say what reached the disk: the answers become
+    /// unknown. What comes after is refused and not written, until the directory is
+    /// opened anew.
+    fn bring_to_disk(&mut self, group: &Group) -> Result<(), EngineError> {
+        if !group.batch.is_empty() {
+            self.progress.counts.commits.fetch_add(1, Ordering::Relaxed);
+            let batches = std::slice::from_ref(&group.batch);
+            let written = self.log.write(batches);
+            let sequence = written.map_err(|error| self.failed(&error))?;
+            let synced = || self.log.sync();
+            let shown = self.store.apply_when(batches, &group.changed, synced);
+            let memory_bytes = shown.map_err(|error| self.failed(&error))?;
+            self.last = sequence;
+            self.progress
+                .journal_last
+                .store(group.journal_last, Ordering::Release);
+            self.checkpointer.look(memory_bytes, sequence);
+        }
+        if group.rests {
+            self.checkpointer.rest(self.last);
+            if let Some(failure) = self.progress.failure() {
+                return Err(failure.clone());
+            }
+        }
+        Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, JobNumber> {
-        self.applied
-            .lock()
-            .expect("no code panics while it holds the lock")
+    fn failed(&self, error: &io::Error) -> EngineError {
+        let reason = format!("the commit log failed: {error}");
+        self.progress.fail(&reason, is_full(error));
+        EngineError::OutcomeUnknown { reason }
+    }
+
+    /// Refuses writes while the disk is nearly full: nothing was changed, and
+    /// they are taken again once there is room.
+    fn look_for_room(&mut self) {
+        let Some(directory) = &self.directory else {
+            return;
+        };
+        let refusal = match directory.free_bytes() {
+            Ok(free) if free >= FREE_BYTES_MIN => None,
+            Ok(free) => Some(EngineError::StorageFull {
+                reason: format!(
+                    "{} has {free} bytes free, {FREE_BYTES_MIN} are kept in reserve",
+                    directory.path().display()
+                ),
+            }),
+            Err(error) => Some(EngineError::Unavailable {
+                reason: error.to_string(),
+            }),
+        };
+        self.has_room = refusal.is_none();
+        self.desk.refuse(refusal);
     }
 }

@@ -9,13 +9,14 @@ use engine_api::{
     CONTROL_BYTES_MAX, Capabilities, Change, ControlStore, ControlValue, Durability, Engine,
     EngineError, ExpiryKind, Fence, FenceKind, GuardKind, JournalKind, JournalPage, Maintained,
     Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan,
-    ScanPage, Seal, SetOutcome, Stock, Terms, Timestamp, Together, WriteContext, validate,
-    validate_alone, validate_together,
+    ScanPage, Seal, SetOutcome, SharedRecord, Stock, Terms, Timestamp, Together, WriteContext,
+    validate, validate_alone, validate_together,
 };
 
 use crate::batch::{Batch, Space};
 use crate::checkpoint::MEMORY_BYTES;
-use crate::committer::{CommitCounts, Committer, Parts, Request};
+use crate::committer::{CommitCounts, Committer, Parts};
+use crate::desk::Request;
 use crate::directory::{Directory, OpenError};
 use crate::log::{Checkpointed, CommitLog, Log, LogError, SEGMENT_BYTES};
 use crate::read;
@@ -178,7 +179,17 @@ impl Engine for EmbeddedEngine {
 
     async fn get(&self, key: &RecordKey, _: ReadContext) -> Result<Option<Record>, EngineError> {
         self.tables.check(key.collection)?;
-        read::get(&self.store, &self.tables, key.collection, &key.id)
+        let found = read::get(&self.store, &self.tables, key.collection, &key.id)?;
+        Ok(found.map(SharedRecord::into_record))
+    }
+
+    fn get_at_once(
+        &self,
+        key: &RecordKey,
+        _: ReadContext,
+    ) -> Option<Result<Option<SharedRecord>, EngineError>> {
+        let found = self.tables.check(key.collection);
+        Some(found.and_then(|()| read::get(&self.store, &self.tables, key.collection, &key.id)))
     }
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {

@@ -2,12 +2,12 @@
 //!
 //! Concurrent changes are grouped: body, pointers, journal entry, due times and
 //! fences of all of them are one group of the commit log and one sync. Then they
-//! are applied to the tables in memory and acknowledged. A record's body is stored
+//! are shown in the tables in memory and acknowledged. A record's body is stored
 //! once, other tables point to it. Readers take views and never wait for writers.
 //!
 //! ```text
-//! engine ──▶ judge (state: decide) ──▶ logger (log, fdatasync) ──▶ applier (store) ──▶ answers
-//!    └─────▶ read ───────────────────▶ store.view                    └──▶ checkpoint: tables on disk
+//! engine ──▶ desk (state: decide) ──▶ committer (log, store, fdatasync) ──▶ answers
+//!    └─────▶ read ──────────────────▶ store.view └──▶ checkpoint: tables on disk
 //! ```
 
 #![forbid(unsafe_code)]
@@ -17,13 +17,12 @@ mod cache;
 mod checkpoint;
 mod codec;
 mod committer;
+mod desk;
 mod directory;
 mod engine;
 #[cfg(test)]
 mod faults;
-mod judge;
 mod log;
-mod pipeline;
 mod read;
 mod segment;
 mod state;

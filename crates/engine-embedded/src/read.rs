@@ -1,13 +1,13 @@
 //! Reading: bodies, parts apart, and pages of access paths from one snapshot.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
 use engine_api::layout::key::encode_value;
 use engine_api::layout::{Collection, Direction, Value};
 use engine_api::{
     Cursor, EngineError, JOURNAL_ENTRIES_MAX, JournalEntry, JournalPage, PAGE_RECORDS_MAX, Page,
-    Position, Query, ReadContext, Record, RecordId, Scan, ScanPage, ScanPosition, answers,
+    Position, Query, ReadContext, Record, RecordId, Scan, ScanPage, ScanPosition, SharedRecord,
+    answers,
 };
 
 use crate::batch::Space;
@@ -24,28 +24,13 @@ pub(crate) fn get(
     tables: &Tables,
     collection: Collection,
     id: &RecordId,
-) -> Result<Option<Record>, EngineError> {
+) -> Result<Option<SharedRecord>, EngineError> {
     if RecordCache::keeps(collection)
         && let Some(record) = store.cached(&record_key(collection, id))
     {
-        return Ok(Some((*record).clone()));
+        return Ok(Some(record));
     }
     get_in(&store.view(), tables, collection, id)
-}
-
-/// Completes a body with its parts apart.
-pub(crate) fn load(
-    tables: &Tables,
-    collection: Collection,
-    id: &RecordId,
-    body: &[u8],
-    view: impl FnOnce() -> View,
-) -> Result<Record, EngineError> {
-    let mut record = decode_record(collection, id.clone(), body).map_err(damaged)?;
-    if tables.has_parts_apart(collection) {
-        add_parts_apart(&view(), &mut record)?;
-    }
-    Ok(record)
 }
 
 pub(crate) fn query(
@@ -80,6 +65,7 @@ pub(crate) fn query(
         .last()
         .filter(|_| more)
         .map(|last| Cursor::of(query.path, last));
+    let records = records.into_iter().map(SharedRecord::into_record).collect();
     Ok(Page { records, next })
 }
 
@@ -163,7 +149,7 @@ pub(crate) fn journal(
     Ok(JournalPage { entries, next })
 }
 
-fn by_id(view: &View, tables: &Tables, query: &Query) -> Result<Vec<Record>, EngineError> {
+fn by_id(view: &View, tables: &Tables, query: &Query) -> Result<Vec<SharedRecord>, EngineError> {
     let id = query.equals[0]
         .as_text()
         .and_then(|id| RecordId::new(id).ok());
@@ -183,7 +169,7 @@ fn by_pointers(
     query: &Query,
     context: ReadContext,
     limit: usize,
-) -> Result<Vec<Record>, EngineError> {
+) -> Result<Vec<SharedRecord>, EngineError> {
     let (from, to) = bounds(table, query)?;
     let mut records = Vec::new();
     for row in view.range(Space::Paths, from, to) {
@@ -269,11 +255,11 @@ fn get_in(
     tables: &Tables,
     collection: Collection,
     id: &RecordId,
-) -> Result<Option<Record>, EngineError> {
+) -> Result<Option<SharedRecord>, EngineError> {
     let key = record_key(collection, id);
     let is_kept = RecordCache::keeps(collection);
     if is_kept && let Some(record) = view.cached(&key) {
-        return Ok(Some((*record).clone()));
+        return Ok(Some(record));
     }
     let Some(body) = view.get(Space::Records, &key).map_err(store_failed)? else {
         return Ok(None);
@@ -282,8 +268,9 @@ fn get_in(
     if tables.has_parts_apart(collection) {
         add_parts_apart(view, &mut record)?;
     }
+    let record = SharedRecord::from(record);
     if is_kept {
-        view.cache(&key, Arc::new(record.clone()));
+        view.cache(&key, record.clone());
     }
     Ok(Some(record))
 }

@@ -13,7 +13,7 @@ use engine_api::layout::Collection;
 use engine_api::{
     Change, ControlValue, EngineError, Fence, Gate, GroupDecision, JournalEvent, Maintained,
     Maintenance, MoverTerm, Outcome, Position, Raised, Record, RecordId, RecordKey, Seal,
-    SetOutcome, Timestamp, WriteContext, decide_together,
+    SetOutcome, SharedRecord, Timestamp, WriteContext, decide_together,
 };
 use rustc_hash::FxHashMap;
 
@@ -22,15 +22,12 @@ use crate::cache::RecordCache;
 use crate::codec::{
     decode_entry, decode_fences, encode_entry, encode_fences, encode_part, encode_record,
 };
-use crate::read::{damaged, load, store_failed};
+use crate::desk::{Answer, Group};
+use crate::read::{damaged, get, store_failed};
 use crate::store::Store;
 use crate::tables::{
     Due, Tables, due_bound, due_key, due_record, dues_of, part_row_key, record_key,
 };
-
-/// Decoded records kept for the next change of the same key. Two halves: when
-/// the young one is full it becomes the old one, and the old one is dropped.
-const CACHED_RECORDS_MAX: usize = 16 * 1024;
 
 const META_FENCES: &[u8] = b"fences";
 const META_TERM: &[u8] = b"term/";
@@ -44,24 +41,23 @@ pub(crate) struct State {
     tables: Arc<Tables>,
     gate: Gate,
     journal_last: u64,
-    young: FxHashMap<CacheKey, Arc<Record>>,
-    old: FxHashMap<CacheKey, Arc<Record>>,
-    /// Written and not yet on disk, with the job that will bring it there.
-    pending: FxHashMap<CacheKey, (Arc<Record>, JobNumber)>,
-    /// The keys of the jobs under way, oldest first.
-    under_way: VecDeque<(JobNumber, Vec<CacheKey>)>,
-    /// The job that is being put together, and its keys.
-    job: JobNumber,
+    /// Written and not yet on disk, with the group that will bring it there. What
+    /// is not here, readers see as it stands.
+    pending: FxHashMap<CacheKey, (SharedRecord, GroupNumber)>,
+    pending_control: BTreeMap<Vec<u8>, (ControlValue, GroupNumber)>,
+    /// The keys of the groups under way, oldest first.
+    under_way: VecDeque<(GroupNumber, Vec<CacheKey>)>,
+    /// The group that is being put together, and its keys.
+    group: GroupNumber,
     keys: Vec<CacheKey>,
     /// Its records that readers will ask for again, as it leaves them.
-    changed: Vec<Arc<Record>>,
-    pending_control: BTreeMap<Vec<u8>, ControlValue>,
+    changed: Vec<SharedRecord>,
     batch: Batch,
 }
 
-/// Jobs are committed in the order of their numbers.
+/// Groups are committed in the order of their numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct JobNumber(u64);
+pub(crate) struct GroupNumber(u64);
 
 impl State {
     pub(crate) fn open(store: Store, tables: Arc<Tables>) -> Result<State, EngineError> {
@@ -92,14 +88,12 @@ impl State {
             tables,
             gate: Gate::restore(fences, terms),
             journal_last,
-            young: FxHashMap::default(),
-            old: FxHashMap::default(),
             pending: FxHashMap::default(),
+            pending_control: BTreeMap::new(),
             under_way: VecDeque::new(),
-            job: JobNumber(1),
+            group: GroupNumber(1),
             keys: Vec::new(),
             changed: Vec::new(),
-            pending_control: BTreeMap::new(),
             batch: Batch::default(),
         })
     }
@@ -108,48 +102,41 @@ impl State {
         self.journal_last
     }
 
-    /// Hands over what was decided since the last job. It stays pending here
-    /// until [`State::settle`] hears that it is on disk.
-    pub(crate) fn take_job(&mut self) -> (JobNumber, Batch, Vec<Arc<Record>>) {
-        let number = self.job;
-        self.job.0 += 1;
+    /// Hands over what was decided since the last group. It stays pending here
+    /// until [`State::settle`] hears that it is on disk and shown.
+    pub(crate) fn take_group(&mut self, answers: Vec<Answer>, rests: bool) -> Group {
+        let number = self.group;
+        self.group.0 += 1;
         self.under_way
             .push_back((number, std::mem::take(&mut self.keys)));
-        self.pending_control.clear();
-        let changed = std::mem::take(&mut self.changed);
-        (number, std::mem::take(&mut self.batch), changed)
+        Group {
+            number,
+            batch: std::mem::take(&mut self.batch),
+            changed: std::mem::take(&mut self.changed),
+            answers,
+            journal_last: self.journal_last,
+            rests,
+        }
     }
 
-    /// Everything up to this job is on disk.
-    pub(crate) fn settle(&mut self, committed: JobNumber) {
-        while self
-            .under_way
-            .front()
-            .is_some_and(|(number, _)| *number <= committed)
+    /// Everything up to this group is on disk, and readers see it.
+    pub(crate) fn settle(&mut self, shown: GroupNumber) {
+        while let Some((number, keys)) = self.under_way.pop_front_if(|(number, _)| *number <= shown)
         {
-            let Some((number, keys)) = self.under_way.pop_front() else {
-                return;
-            };
             for key in keys {
                 if let Entry::Occupied(entry) = self.pending.entry(key)
                     && entry.get().1 == number
                 {
-                    let (key, (record, _)) = entry.remove_entry();
-                    // Records without parts are seldom changed again soon.
-                    if !key.0.part_kinds().is_empty() {
-                        self.old.remove(&key);
-                        self.young.insert(key, record);
-                    }
+                    entry.remove();
                 }
             }
         }
-        if self.young.len() > CACHED_RECORDS_MAX / 2 {
-            self.old = std::mem::take(&mut self.young);
-        }
+        self.pending_control
+            .retain(|_, (_, number)| *number > shown);
     }
 
-    /// The last job handed over, if it is not settled.
-    pub(crate) fn last_under_way(&self) -> Option<JobNumber> {
+    /// The last group handed over, if it is not settled.
+    pub(crate) fn last_under_way(&self) -> Option<GroupNumber> {
         self.under_way.back().map(|(number, _)| *number)
     }
 
@@ -168,17 +155,16 @@ impl State {
         let mut found = Vec::with_capacity(changes.len());
         let decision = decide_together(changes, context, |key| {
             let record = self.lookup(key)?;
-            found.push((key.clone(), record.clone()));
-            Ok(record.map(|record| (*record).clone()))
+            found.extend(record.clone());
+            Ok(record)
         })?;
         match decision {
             GroupDecision::Answer(outcome) => Ok(outcome),
             GroupDecision::Write { writes, revision } => {
                 for (record, kind, revision) in writes {
                     let key = record.key.clone();
-                    let before = found.iter().find(|(found, _)| *found == key);
-                    let before = before.and_then(|(_, record)| record.clone());
-                    self.write(before.as_deref(), record)?;
+                    let before = found.iter().find(|found| found.key == key);
+                    self.write(before.map(|before| &**before), record)?;
                     let event = JournalEvent::Changed {
                         key,
                         kind,
@@ -222,7 +208,7 @@ impl State {
     ) -> Result<SetOutcome, EngineError> {
         let key = control_key(name);
         let current = match self.pending_control.get(&key) {
-            Some(value) => Some(value.clone()),
+            Some((value, _)) => Some(value.clone()),
             None => control_get(&self.store, name)?,
         };
         if current.as_ref().map(|value| value.number) != expected {
@@ -235,7 +221,7 @@ impl State {
         let stored = [&value.number.to_be_bytes()[..], &value.bytes].concat();
         self.batch.put(Space::Meta, &key, &stored);
         let number = value.number;
-        self.pending_control.insert(key, value);
+        self.pending_control.insert(key, (value, self.group));
         Ok(SetOutcome::Set { number })
     }
 
@@ -256,7 +242,7 @@ impl State {
         for record in &part_marks {
             // What has just been erased is not to be written again.
             if !expired.iter().any(|erased| erased.key == record.key) {
-                let mut without = record.clone();
+                let mut without = Record::clone(record);
                 without.forget_marks(work.marks_before);
                 self.write(Some(record), without)?;
             }
@@ -274,7 +260,7 @@ impl State {
         due: Due,
         before: Timestamp,
         items_max: usize,
-    ) -> Result<Vec<Record>, EngineError> {
+    ) -> Result<Vec<SharedRecord>, EngineError> {
         let from = Bound::Included(vec![due as u8]);
         let to = Bound::Excluded(due_bound(due, before));
         let mut records = Vec::new();
@@ -286,7 +272,7 @@ impl State {
         {
             let (row, _) = row.map_err(store_failed)?;
             let record = match due_record(&row) {
-                Some((collection, id)) => self.load(collection, &id)?,
+                Some((collection, id)) => get(&self.store, &self.tables, collection, &id)?,
                 None => None,
             };
             let reason = || "a due row speaks of no record".to_owned();
@@ -316,29 +302,11 @@ impl State {
         Ok(trimmed)
     }
 
-    fn lookup(&self, key: &RecordKey) -> Result<Option<Arc<Record>>, EngineError> {
-        let cache_key = (key.collection, key.id.clone());
-        if let Some((record, _)) = self.pending.get(&cache_key) {
-            return Ok(Some(record.clone()));
+    fn lookup(&self, key: &RecordKey) -> Result<Option<SharedRecord>, EngineError> {
+        match self.pending.get(&(key.collection, key.id.clone())) {
+            Some((record, _)) => Ok(Some(record.clone())),
+            None => get(&self.store, &self.tables, key.collection, &key.id),
         }
-        for cached in [&self.young, &self.old] {
-            if let Some(record) = cached.get(&cache_key) {
-                return Ok(Some(record.clone()));
-            }
-        }
-        Ok(self.load(key.collection, &key.id)?.map(Arc::new))
-    }
-
-    fn load(&self, collection: Collection, id: &RecordId) -> Result<Option<Record>, EngineError> {
-        let Some(body) = self
-            .store
-            .get(Space::Records, &record_key(collection, id))
-            .map_err(store_failed)?
-        else {
-            return Ok(None);
-        };
-        let view = || self.store.view();
-        load(&self.tables, collection, id, &body, view).map(Some)
     }
 
     /// Puts the record and everything that follows from it into the batch;
@@ -365,12 +333,12 @@ impl State {
         self.write_dues(before, &record);
         self.write_parts_apart(before, &record);
         let key = (collection, id);
-        let record = Arc::new(record);
+        let record = SharedRecord::from(record);
         if RecordCache::keeps(collection) {
             self.changed.push(record.clone());
         }
         self.keys.push(key.clone());
-        self.pending.insert(key, (record, self.job));
+        self.pending.insert(key, (record, self.group));
         Ok(())
     }
 
@@ -437,8 +405,6 @@ impl State {
     /// Removes a record with everything that follows from it, without a trace.
     fn erase(&mut self, record: &Record) -> Result<(), EngineError> {
         let key = &record.key;
-        self.young.remove(&(key.collection, key.id.clone()));
-        self.old.remove(&(key.collection, key.id.clone()));
         for (due, at) in dues_of(record) {
             self.batch.remove(Space::Due, &due_key(due, at, key));
         }

@@ -13,10 +13,9 @@ use std::fmt::Debug;
 use std::io;
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use engine_api::Record;
+use engine_api::SharedRecord;
 use lsm_tree::compaction::Leveled;
 use lsm_tree::config::{BlockSizePolicy, CompressionPolicy, PinningPolicy};
 use lsm_tree::{
@@ -57,10 +56,9 @@ struct Inner {
     trees: Vec<AnyTree>,
     /// Numbers of the library, for batches and for its own changes of files.
     numbers: SequenceNumberCounter,
-    /// Everything below this number is whole.
-    visible: AtomicU64,
-    /// Open views, by the number up to which they see.
-    views: Mutex<BTreeMap<u64, usize>>,
+    /// What readers see now.
+    current: Mutex<Arc<Sight>>,
+    sights: Sights,
     /// Held while a group is on its way into the memory tables.
     memory: Mutex<Memory>,
     cache: RecordCache,
@@ -96,12 +94,13 @@ impl Store {
         let trees: Vec<AnyTree> = Space::ALL.into_iter().map(open).collect::<Result<_, _>>()?;
         let highest = trees.iter().filter_map(|tree| tree.get_highest_seqno());
         numbers.fetch_max(highest.max().map_or(1, |number| number + 1));
-        let visible = AtomicU64::new(numbers.get());
+        let sights = Sights::default();
+        let current = Mutex::new(Sight::open(&sights, numbers.get()));
         Ok(Store(Arc::new(Inner {
             trees,
             numbers,
-            visible,
-            views: Mutex::default(),
+            current,
+            sights,
             memory: Mutex::default(),
             cache: RecordCache::default(),
         })))
@@ -112,22 +111,19 @@ impl Store {
     }
 
     /// A decoded record as the tables hold it now.
-    pub(crate) fn cached(&self, key: &[u8]) -> Option<Arc<Record>> {
+    pub(crate) fn cached(&self, key: &[u8]) -> Option<SharedRecord> {
         self.0.cache.get(key, u64::MAX)
     }
 
     pub(crate) fn last_key(&self, space: Space) -> Result<Option<Slice>, StoreError> {
         let view = self.view();
-        let last = self.0.tree(space).last_key_value(view.until, None);
+        let last = self.0.tree(space).last_key_value(view.sight.until, None);
         Ok(last.map(Guard::key).transpose()?)
     }
 
     pub(crate) fn view(&self) -> View {
-        let mut views = self.0.views();
-        let until = self.0.visible.load(Ordering::Acquire);
-        *views.entry(until).or_default() += 1;
         View {
-            until,
+            sight: self.0.current().clone(),
             store: self.0.clone(),
         }
     }
@@ -138,7 +134,7 @@ impl Store {
     pub(crate) fn apply_when<'a, E>(
         &self,
         batches: impl IntoIterator<Item = &'a Batch> + Clone,
-        changed: &[Arc<Record>],
+        changed: &[SharedRecord],
         synced: impl FnOnce() -> Result<(), E>,
     ) -> Result<u64, E> {
         let mut memory = self.0.memory();
@@ -157,7 +153,7 @@ impl Store {
         for write in batches.into_iter().flat_map(Batch::writes) {
             self.0.cache.forget(write, number);
         }
-        self.0.visible.store(number + 1, Ordering::Release);
+        self.0.show(number + 1);
         // A record that is changed all the time has as many versions in memory:
         // it is read from here, not searched among them.
         for record in changed {
@@ -231,17 +227,15 @@ impl Store {
     fn move_on(&self) {
         let memory = self.0.memory();
         if !memory.spoilt {
-            let next = self.0.numbers.get();
-            self.0.visible.fetch_max(next, Ordering::AcqRel);
+            self.0.show(self.0.numbers.get());
         }
     }
 
     /// Older versions of a key below this number are seen by no view.
     fn unseen(&self) -> u64 {
-        let views = self.0.views();
-        let visible = self.0.visible.load(Ordering::Acquire);
-        let oldest = views.keys().next().copied().unwrap_or(visible);
-        oldest.min(visible).saturating_sub(1)
+        // The current sight is one of them.
+        let oldest = lock(&self.0.sights).keys().next().copied();
+        oldest.unwrap_or_default().saturating_sub(1)
     }
 }
 
@@ -256,10 +250,15 @@ impl Inner {
         &self.trees[space as usize]
     }
 
-    fn views(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
-        self.views
-            .lock()
-            .expect("no code panics while it holds the lock")
+    fn current(&self) -> MutexGuard<'_, Arc<Sight>> {
+        lock(&self.current)
+    }
+
+    /// Everything below this number is whole. Called by who holds the memory.
+    fn show(&self, until: u64) {
+        let next = Sight::open(&self.sights, until);
+        let last = std::mem::replace(&mut *self.current(), next);
+        drop(last);
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -269,25 +268,62 @@ impl Inner {
     }
 }
 
-/// One unchanging sight of the store.
-pub(crate) struct View {
+/// How far one or more views see.
+struct Sight {
     until: u64,
+    sights: Sights,
+}
+
+/// All that are open, by the number up to which they see, and how many there are of each.
+type Sights = Arc<Mutex<BTreeMap<u64, usize>>>;
+
+impl Sight {
+    fn open(sights: &Sights, until: u64) -> Arc<Sight> {
+        *lock(sights).entry(until).or_default() += 1;
+        Arc::new(Sight {
+            until,
+            sights: sights.clone(),
+        })
+    }
+}
+
+impl Drop for Sight {
+    fn drop(&mut self) {
+        let mut sights = lock(&self.sights);
+        if let Some(count) = sights.get_mut(&self.until) {
+            *count -= 1;
+            if *count == 0 {
+                sights.remove(&self.until);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .expect("no code panics while it holds the lock")
+}
+
+/// One unchanging view of the store.
+pub(crate) struct View {
+    sight: Arc<Sight>,
     store: Arc<Inner>,
 }
 
 impl View {
     /// A decoded record as this view sees it.
-    pub(crate) fn cached(&self, key: &[u8]) -> Option<Arc<Record>> {
-        self.store.cache.get(key, self.until)
+    pub(crate) fn cached(&self, key: &[u8]) -> Option<SharedRecord> {
+        self.store.cache.get(key, self.sight.until)
     }
 
     /// Keeps a record that was read from this view.
-    pub(crate) fn cache(&self, key: &[u8], record: Arc<Record>) {
-        self.store.cache.put(key, record, self.until);
+    pub(crate) fn cache(&self, key: &[u8], record: SharedRecord) {
+        self.store.cache.put(key, record, self.sight.until);
     }
 
     pub(crate) fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreError> {
-        Ok(self.store.tree(space).get(key, self.until)?)
+        Ok(self.store.tree(space).get(key, self.sight.until)?)
     }
 
     pub(crate) fn range(
@@ -296,20 +332,11 @@ impl View {
         from: Bound<Vec<u8>>,
         to: Bound<Vec<u8>>,
     ) -> impl Iterator<Item = Result<Row, StoreError>> + use<> {
-        let rows = self.store.tree(space).range((from, to), self.until, None);
+        let rows = self
+            .store
+            .tree(space)
+            .range((from, to), self.sight.until, None);
         rows.map(|row| Ok(row.into_inner()?))
-    }
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        let mut views = self.store.views();
-        if let Some(count) = views.get_mut(&self.until) {
-            *count -= 1;
-            if *count == 0 {
-                views.remove(&self.until);
-            }
-        }
     }
 }
 

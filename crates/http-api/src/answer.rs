@@ -1,5 +1,6 @@
 //! Answers: JSON written straight from the model's types, with tag and token.
 
+use axum::body::Bytes;
 use axum::http::header::{CONTENT_TYPE, ETAG, HeaderValue, LOCATION};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::Response;
@@ -34,14 +35,61 @@ const PIECE: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
+/// A noun's own page as it is sent. It follows from the noun and its revision alone,
+/// and is kept beside them for the next reader.
+struct Page {
+    json: Bytes,
+    tag: HeaderValue,
+    token: HeaderValue,
+}
+
 pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Result<Response, Problem> {
+    Ok(sent(status, written(body)?))
+}
+
+/// The text of an answer.
+pub(crate) fn written(body: &impl Serialize) -> Result<Bytes, Problem> {
     let mut bytes = Vec::with_capacity(BODY_BYTES_EXPECTED);
     serde_json::to_writer(&mut bytes, body)
         .map_err(|error| Problem::internal(format!("an answer cannot be written: {error}")))?;
-    let mut response = Response::new(bytes.into());
+    Ok(bytes.into())
+}
+
+fn sent(status: StatusCode, json: Bytes) -> Response {
+    let mut response = Response::new(json.into());
     *response.status_mut() = status;
     *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
     response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// The page of a noun that is read again and again, or only that it is still what the
+/// client holds.
+pub(crate) fn page_unless_held<T>(
+    stored: &Stored<T>,
+    seen: Seen,
+    held: &Conditions,
+    write: impl FnOnce(&T) -> Result<Bytes, Problem>,
+) -> Result<Response, Problem> {
+    let revision = stored.revision;
+    if held.hold(revision) {
+        return Ok(not_modified(revision, seen));
+    }
+    let page = stored.made(|noun| {
+        Ok::<Page, Problem>(Page {
+            json: write(noun)?,
+            tag: value(token::tag(revision).as_bytes()),
+            token: value(token::token(revision).as_bytes()),
+        })
+    })?;
+    let mut response = sent(StatusCode::OK, page.json.clone());
+    let headers = response.headers_mut();
+    headers.insert(ETAG, page.tag.clone());
+    if seen.0 > revision {
+        set_token(headers, seen.0);
+    } else {
+        headers.insert(CARAVAN_TOKEN, page.token.clone());
+    }
     Ok(response)
 }
 
@@ -66,13 +114,17 @@ pub(crate) fn record_unless_held(
     held: &Conditions,
     body: &impl Serialize,
 ) -> Result<Response, Problem> {
-    if !held.hold(revision) {
-        return record(StatusCode::OK, revision, seen, body);
+    if held.hold(revision) {
+        return Ok(not_modified(revision, seen));
     }
+    record(StatusCode::OK, revision, seen, body)
+}
+
+fn not_modified(revision: Revision, seen: Seen) -> Response {
     let mut response = empty(StatusCode::NOT_MODIFIED, revision.max(seen.0));
     let tag = value(token::tag(revision).as_bytes());
     response.headers_mut().insert(ETAG, tag);
-    Ok(response)
+    response
 }
 
 pub(crate) fn empty(status: StatusCode, token: Revision) -> Response {

@@ -26,7 +26,7 @@ pub enum Value {
 /// The fields of a header or of a part, in the order of their numbers. Shared
 /// when cloned: a record passes through queue, rules, cache and image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields(Arc<BTreeMap<Field, Value>>);
+pub struct Fields(Arc<Vec<(Field, Value)>>);
 
 impl Value {
     pub fn text(text: impl Into<String>) -> Value {
@@ -106,7 +106,7 @@ impl Fields {
     #[must_use]
     pub fn with(mut self, field: Field, value: Value) -> Fields {
         assert!(value.is_of(field.kind()), "{field} cannot hold {value}");
-        Arc::make_mut(&mut self.0).insert(field, value);
+        self.put(field, value);
         self
     }
 
@@ -115,16 +115,31 @@ impl Fields {
         if !value.is_of(field.kind()) {
             return Err(WrongKind { field, value });
         }
-        Arc::make_mut(&mut self.0).insert(field, value);
+        self.put(field, value);
         Ok(())
     }
 
+    fn put(&mut self, field: Field, value: Value) {
+        let place = self.place(field);
+        let fields = Arc::make_mut(&mut self.0);
+        match place {
+            Ok(index) => fields[index].1 = value,
+            Err(index) => fields.insert(index, (field, value)),
+        }
+    }
+
+    /// Where the field stands, or where it would.
+    fn place(&self, field: Field) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&field, |(field, _)| *field)
+    }
+
     pub fn remove(&mut self, field: Field) -> Option<Value> {
-        Arc::make_mut(&mut self.0).remove(&field)
+        let index = self.place(field).ok()?;
+        Some(Arc::make_mut(&mut self.0).remove(index).1)
     }
 
     pub fn get(&self, field: Field) -> Option<&Value> {
-        self.0.get(&field)
+        Some(&self.0[self.place(field).ok()?].1)
     }
 
     pub fn text(&self, field: Field) -> Option<&str> {

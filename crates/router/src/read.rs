@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use engine_api::{Freshness, ReadContext, Record, RecordKey};
+use engine_api::{Freshness, ReadContext, RecordKey, SharedRecord};
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::error::RouterError;
-use crate::router::{Router, of_shard};
+use crate::router::{MapView, Router, of_shard};
 
-type Answer = Result<Option<Arc<Record>>, RouterError>;
+type Answer = Result<Option<SharedRecord>, RouterError>;
 
 /// The keys that are being read.
 #[derive(Debug, Default)]
@@ -36,17 +36,34 @@ struct Batch {
 
 impl Router {
     /// The record if it is live: not absent, not removed, not expired.
-    pub async fn get(&self, key: &RecordKey) -> Result<Option<Record>, RouterError> {
-        let image = self.joined(key).await?;
+    pub async fn get(&self, key: &RecordKey) -> Result<Option<SharedRecord>, RouterError> {
+        let image = self.image(key).await?;
         let now = self.world.now();
-        Ok(image
-            .filter(|image| image.live_at(now).is_some())
-            .map(Arc::unwrap_or_clone))
+        Ok(image.filter(|image| image.live_at(now).is_some()))
     }
 
     /// What is stored, marks included.
-    pub async fn image(&self, key: &RecordKey) -> Result<Option<Record>, RouterError> {
-        Ok(self.joined(key).await?.map(Arc::unwrap_or_clone))
+    pub async fn image(&self, key: &RecordKey) -> Result<Option<SharedRecord>, RouterError> {
+        match self.read_at_once(key) {
+            Some(image) => Ok(image),
+            None => self.joined(key).await,
+        }
+    }
+
+    /// From an engine that answers on this thread: there is nothing to wait for, and
+    /// so nothing to share. Whatever goes wrong is left to the long way.
+    fn read_at_once(&self, key: &RecordKey) -> Option<Option<SharedRecord>> {
+        if self.map_view != MapView::ThisProcess {
+            return None;
+        }
+        let map = self.map();
+        let context = ReadContext {
+            now: self.world.now(),
+            freshness: Freshness::Latest,
+        };
+        let engine = self.engine(map.owner(key).ok()?);
+        let image = engine.get_at_once(key, context)?.ok()?;
+        (self.map().generation == map.generation).then_some(image)
     }
 
     async fn joined(&self, key: &RecordKey) -> Answer {
@@ -97,7 +114,7 @@ impl Router {
             };
             match seen {
                 Ok((image, generation)) if generation == map.generation => {
-                    return Ok(image.map(Arc::new));
+                    return Ok(image.map(SharedRecord::from));
                 }
                 Ok(_) => self.counts.read_restarts.add_one(),
                 Err(error) => self.retry_read(&mut retries, error).await?,

@@ -17,7 +17,7 @@ use engine_api::layout::{Collection, Field, Fields, Scope, Slot, SlotRange, Valu
 use engine_api::{
     Authority, Change, ControlStore, Engine, EngineError, Fence, Freshness, Generation, Guard,
     JournalEvent, MoverTerm, Outcome, PartChange, PartKey, Position, ReadContext, RealWorld,
-    Record, RecordId, RecordKey, Revision, Scan, Seal, World, WriteContext, Writer,
+    Record, RecordId, RecordKey, Revision, Scan, Seal, SharedRecord, World, WriteContext, Writer,
 };
 use engine_embedded::{EmbeddedConfig, EmbeddedEngine};
 use router::{
@@ -302,7 +302,11 @@ async fn judge(shop: &Shop, router: &Router, ledger: &Ledger) {
         };
         for record in [
             router.get(&key).await.unwrap(),
-            owner.get(&key, latest(shop)).await.unwrap(),
+            owner
+                .get(&key, latest(shop))
+                .await
+                .unwrap()
+                .map(SharedRecord::from),
         ] {
             let record = record.unwrap_or_else(|| panic!("cart {cart} is lost"));
             let line = record.part(&PartKey::line(&format!("product-{writer}")));

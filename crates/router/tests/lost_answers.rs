@@ -128,7 +128,13 @@ async fn a_change_in_doubt_is_recognised_on_the_target_after_a_move() {
     shop.shard("a")
         .raise_fence(CARTS, Scope::All, Generation(2))
         .await;
-    let image = shop.router.image(&cart_key("c")).await.unwrap().unwrap();
+    let image = shop
+        .router
+        .image(&cart_key("c"))
+        .await
+        .unwrap()
+        .unwrap()
+        .into_record();
     shop.shard("b").put_image(image).await;
     let moved = [(
         CARTS,
@@ -196,7 +202,13 @@ async fn a_refused_revision_is_proposed_higher() {
         engine_api::Timestamp::from_unix_micros(ahead_us),
         created.revision.writer(),
     );
-    let mut image = shop.router.image(&cart_key("c")).await.unwrap().unwrap();
+    let mut image = shop
+        .router
+        .image(&cart_key("c"))
+        .await
+        .unwrap()
+        .unwrap()
+        .into_record();
     image.header.cleared = ahead;
     image.header.revision = ahead;
     shop.shard("a").put_image(image).await;
@@ -215,7 +227,13 @@ async fn a_record_far_ahead_of_the_clock_is_a_clock_error() {
         engine_api::Timestamp::from_unix_micros(ahead_us),
         created.revision.writer(),
     );
-    let mut image = shop.router.image(&cart_key("c")).await.unwrap().unwrap();
+    let mut image = shop
+        .router
+        .image(&cart_key("c"))
+        .await
+        .unwrap()
+        .unwrap()
+        .into_record();
     image.header.cleared = ahead;
     image.header.revision = ahead;
     shop.shard("a").put_image(image).await;

@@ -7,14 +7,14 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine_api::{Change, PartKey, Record, Revision, Timestamp, World, expiry_fields};
+use engine_api::{Change, PartKey, Revision, SharedRecord, Timestamp, World, expiry_fields};
 use layout::{Collection, Scope};
 use router::{Edit, MapView, Router, RouterError};
 use support::*;
 
 const CARTS: Collection = Collection::Carts;
 
-type Reading = tokio::task::JoinHandle<Result<Option<Record>, RouterError>>;
+type Reading = tokio::task::JoinHandle<Result<Option<SharedRecord>, RouterError>>;
 
 fn read_later(router: &Arc<Router>) -> Reading {
     let router = router.clone();
@@ -78,7 +78,13 @@ async fn a_read_under_way_at_a_cutover_is_read_again_from_the_target() {
     let shop = Shop::open(&["a", "b"], &[carts_on("a")]).await;
     written(&shop.router, create_cart("c")).await;
     written(&shop.router, set_line("c", "P", 1)).await;
-    let image = shop.router.image(&cart_key("c")).await.unwrap().unwrap();
+    let image = shop
+        .router
+        .image(&cart_key("c"))
+        .await
+        .unwrap()
+        .unwrap()
+        .into_record();
     shop.shard("b").put_image(image).await;
     let gate = shop.shard("a").gate_answers();
     let reading = read_later(&shop.router);
@@ -107,7 +113,13 @@ async fn a_router_that_asks_the_control_store_notices_a_move_of_another() {
     let shop = Shop::open(&["a", "b"], &[carts_on("a")]).await;
     let careful = shop.second_router(MapView::ControlStore).await;
     written(&shop.router, create_cart("c")).await;
-    let image = shop.router.image(&cart_key("c")).await.unwrap().unwrap();
+    let image = shop
+        .router
+        .image(&cart_key("c"))
+        .await
+        .unwrap()
+        .unwrap()
+        .into_record();
     shop.shard("b").put_image(image).await;
     let moved = [(
         CARTS,

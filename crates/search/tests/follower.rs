@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine_api::{Change, PartKey, PriceCondition, StockAction};
+use engine_api::{Change, PartKey, PriceCondition, SharedRecord, StockAction};
 use layout::{Collection, Field, Scope, Value};
 use router::Edit;
 use search::{FollowError, Follower, ProductIndex, Reached, SearchError};
@@ -123,7 +123,13 @@ async fn what_is_written_while_the_scan_runs_is_found() {
 async fn copies_on_a_shard_that_does_not_own_them_are_not_taken() {
     let shop = shop_with_lamps().await;
     // `b` owns one other product and holds an old copy of the lamp.
-    let old = shop.router.image(&key("lamp")).await.unwrap().unwrap();
+    let old = shop
+        .router
+        .image(&key("lamp"))
+        .await
+        .unwrap()
+        .unwrap()
+        .into_record();
     let pin = Edit::Pin {
         key: key("vase").shard_key,
         shard: named("b"),
@@ -138,7 +144,13 @@ async fn copies_on_a_shard_that_does_not_own_them_are_not_taken() {
     assert_eq!(found(&index, "ваза"), ["vase"]);
 
     // An entry of the copy is a reason to look at the owner, nothing more.
-    let mut newer = shop.router.image(&key("torch")).await.unwrap().unwrap();
+    let mut newer = shop
+        .router
+        .image(&key("torch"))
+        .await
+        .unwrap()
+        .unwrap()
+        .into_record();
     newer.header.content = engine_api::Content::Live(header("torch", "Подделка", "Свет"));
     shop.shard("b").put_image(newer).await;
     assert_eq!(follower.catch_up().await.unwrap().entries, 1);
@@ -157,7 +169,13 @@ async fn a_move_of_products_means_a_rebuild_and_other_new_maps_do_not() {
     assert_eq!(follower.catch_up().await.unwrap().rebuilds, 0);
 
     for id in ["lamp", "torch"] {
-        let image = shop.router.image(&key(id)).await.unwrap().unwrap();
+        let image = shop
+            .router
+            .image(&key(id))
+            .await
+            .unwrap()
+            .unwrap()
+            .into_record();
         shop.shard("b").put_image(image).await;
     }
     let to_b = Edit::Move {
@@ -185,7 +203,13 @@ async fn a_move_of_products_means_a_rebuild_and_other_new_maps_do_not() {
 async fn a_scan_under_two_maps_does_not_count() {
     let shop = shop_with_lamps().await;
     for id in ["lamp", "torch"] {
-        let image = shop.router.image(&key(id)).await.unwrap().unwrap();
+        let image = shop
+            .router
+            .image(&key(id))
+            .await
+            .unwrap()
+            .unwrap()
+            .into_record();
         shop.shard("b").put_image(image).await;
     }
     let to_b = Edit::Move {
@@ -213,7 +237,11 @@ async fn an_entry_waits_until_its_owner_shows_the_change() {
     hidden.shown.lock().unwrap().insert(key("chair"), None);
     shop.create("chair", "Стул", "Мебель").await;
     shop.rename("lamp", "Люстра").await;
-    hidden.shown.lock().unwrap().insert(key("lamp"), old);
+    hidden
+        .shown
+        .lock()
+        .unwrap()
+        .insert(key("lamp"), old.map(SharedRecord::into_record));
 
     let caught = follower.catch_up().await.unwrap();
     assert_eq!((caught.entries, caught.reached), (2, Reached::End));
@@ -278,7 +306,13 @@ async fn a_shard_that_stumbles_delays_a_rebuild_and_one_that_is_gone_fails_it() 
 async fn a_record_without_a_name_is_left_out_and_counted() {
     let shop = shop_with_lamps().await;
     let (index, mut follower) = followed(&shop).await;
-    let mut image = shop.router.image(&key("lamp")).await.unwrap().unwrap();
+    let mut image = shop
+        .router
+        .image(&key("lamp"))
+        .await
+        .unwrap()
+        .unwrap()
+        .into_record();
     let nameless = header("lamp", "x", "Свет").with(Field::Name, Value::text(""));
     image.header.content = engine_api::Content::Live(nameless);
     shop.shard("a")

@@ -1,6 +1,6 @@
 //! From an id to the record, wherever the layout keeps it.
 
-use engine_api::{Query, Record, RecordId, RecordKey, Timestamp};
+use engine_api::{Query, RecordId, RecordKey, SharedRecord, Timestamp};
 use layout::{AccessPath, Collection, Fields, Value};
 use router::MapError;
 
@@ -35,7 +35,7 @@ impl Shop {
         collection: Collection,
         id: &str,
         hints: &Fields,
-    ) -> Result<Option<Record>, ShopError> {
+    ) -> Result<Option<SharedRecord>, ShopError> {
         match self.router.map().key_for(collection, record_id(id), hints) {
             Ok(key) => Ok(self.router.get(&key).await?),
             Err(MapError::ShardKeyFieldMissing { .. }) => {
@@ -44,7 +44,7 @@ impl Shop {
                 loop {
                     let mut page = self.router.query(&query).await?;
                     match (page.records.pop(), page.next) {
-                        (Some(record), _) => return Ok(Some(record)),
+                        (Some(record), _) => return Ok(Some(record.into())),
                         // Copies that are not their shard's own may stand before it.
                         (None, Some(next)) => query = query.after(next),
                         (None, None) => return Ok(None),

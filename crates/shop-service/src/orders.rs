@@ -4,7 +4,8 @@ mod placing;
 mod settling;
 
 use engine_api::{
-    Change, EngineError, Outcome, PartsChange, Query, Record, Revision, SortRange, Timestamp,
+    Change, EngineError, Outcome, PartsChange, Query, Record, Revision, SharedRecord, SortRange,
+    Timestamp,
 };
 use layout::{AccessPath, Collection, Value};
 use model::{
@@ -66,10 +67,7 @@ impl Current {
     }
 
     fn into_stored(self) -> Stored<Order> {
-        Stored {
-            value: self.kept.order,
-            revision: self.revision,
-        }
+        Stored::new(self.kept.order, self.revision)
     }
 }
 
@@ -176,7 +174,7 @@ impl Shop {
         &self,
         id: &OrderId,
         user: Option<&UserId>,
-    ) -> Result<Option<Record>, ShopError> {
+    ) -> Result<Option<SharedRecord>, ShopError> {
         let hints = order_hints(id, user);
         self.find(Collection::Orders, id.as_str(), &hints).await
     }

@@ -1,8 +1,8 @@
 //! Products: pages, categories, stock.
 
 use engine_api::{
-    Change, Outcome, PartsChange, PriceCondition, Query, Revision, SortRange, StockAction,
-    StockRefusal,
+    Change, Outcome, PartsChange, PriceCondition, Query, Revision, SharedRecord, SortRange,
+    StockAction, StockRefusal,
 };
 use layout::{AccessPath, Collection, Value};
 use model::{
@@ -11,7 +11,7 @@ use model::{
 
 use crate::error::{Noun, ShopError};
 use crate::records::{product_header, product_hints, product_of, shelf};
-use crate::shop::{ATTEMPTS_MAX, Listing, Made, PageWish, Shop, Stored, stored};
+use crate::shop::{ATTEMPTS_MAX, Listing, Made, PageWish, Shop, Stored, shared};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProductWish {
@@ -55,7 +55,7 @@ impl Shop {
                 }
                 continue;
             };
-            let current = stored(&record, product_of)?;
+            let current = shared(&record, product_of)?;
             if expected.is_some_and(|expected| expected != current.revision) {
                 return Err(ShopError::Precondition {
                     current: current.revision,
@@ -88,7 +88,7 @@ impl Shop {
         category: Option<&CategoryName>,
     ) -> Result<Stored<Product>, ShopError> {
         match self.found_product(id, category).await? {
-            Some(record) => stored(&record, product_of),
+            Some(record) => shared(&record, product_of),
             None => Err(ShopError::NotFound {
                 noun: Noun::Product,
                 id: id.to_string(),
@@ -132,7 +132,7 @@ impl Shop {
         };
         let record = self.found_product(id, None).await?.ok_or_else(missing)?;
         let change = Change::Stock {
-            key: record.key,
+            key: record.key.clone(),
             part: shelf(zone),
             price: PriceCondition::Any,
             action: StockAction::Receive { total },
@@ -151,7 +151,7 @@ impl Shop {
         &self,
         id: &ProductId,
         category: Option<&CategoryName>,
-    ) -> Result<Option<engine_api::Record>, ShopError> {
+    ) -> Result<Option<SharedRecord>, ShopError> {
         let hints = product_hints(id, category);
         self.find(Collection::Products, id.as_str(), &hints).await
     }
@@ -163,9 +163,7 @@ impl Shop {
         revision: Revision,
     ) -> Result<Stored<Product>, ShopError> {
         let product = self.product(&wish.id, Some(&wish.category)).await?;
-        Ok(Stored {
-            revision: product.revision.max(revision),
-            ..product
-        })
+        let revision = product.revision.max(revision);
+        Ok(product.at(revision))
     }
 }

@@ -55,10 +55,7 @@ impl Shop {
             };
             match self.router.write(change, Revision::ZERO).await?.outcome {
                 Outcome::Done { revision } => {
-                    return Ok(Stored {
-                        value: session,
-                        revision,
-                    });
+                    return Ok(Stored::new(session, revision));
                 }
                 Outcome::Exists { .. } => {}
                 outcome => return Err(unforeseen(session.id(), &outcome)),
@@ -86,7 +83,7 @@ impl Shop {
         let expired = SessionError::Expired {
             expires_at: record.session.times().expires_at,
         };
-        record.session.touch(lifetime, self.now())?;
+        record.session.change().touch(lifetime, self.now())?;
         let parts = session_parts(&record.session);
         let change = Change::Patch {
             key: record.key.clone(),
@@ -126,7 +123,7 @@ impl Shop {
                 Err(error @ SessionError::TimesContradict { .. }) => return Err(error.into()),
             }
             let mut session = record.session;
-            session.close(self.now());
+            session.change().close(self.now());
             let change = Change::ChangeIf {
                 key: record.key,
                 expected: record.header_revision,

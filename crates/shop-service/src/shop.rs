@@ -1,8 +1,9 @@
 //! The shop: what all operations share, and the shapes of their answers.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use engine_api::{Cursor, Query, Record, Revision, World};
+use engine_api::{Cursor, Memo, Query, Record, Revision, SharedRecord, World};
 use router::Router;
 
 use crate::carts::CartHints;
@@ -27,12 +28,17 @@ pub struct Shop {
     pub(crate) cart_hints: CartHints,
 }
 
-/// A noun as it is stored, and where in time that is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored<T> {
+/// A noun as it is stored, held by all who read it at the same revision.
+#[derive(Debug)]
+pub struct Stored<T>(Arc<Held<T>>);
+
+/// A noun, and where in time it is.
+#[derive(Debug)]
+pub struct Held<T> {
     pub value: T,
     /// The newest revision anywhere in the record: its tag, and the token of who saw it.
     pub revision: Revision,
+    memo: Memo,
 }
 
 /// Whether a call made the thing or found it.
@@ -55,6 +61,80 @@ pub struct PageWish {
     pub after: Option<Cursor>,
     pub limit: usize,
 }
+
+impl<T> Stored<T> {
+    pub fn new(value: T, revision: Revision) -> Stored<T> {
+        let memo = Memo::default();
+        Stored(Arc::new(Held {
+            value,
+            revision,
+            memo,
+        }))
+    }
+
+    /// What `make` makes of the noun, from the last time if it was made before.
+    pub fn made<M, E>(&self, make: impl FnOnce(&T) -> Result<M, E>) -> Result<Arc<M>, E>
+    where
+        M: Send + Sync + 'static,
+    {
+        self.memo.made(|| make(&self.value))
+    }
+}
+
+impl<T: Clone> Stored<T> {
+    /// The noun to be changed: one's own, copied if others hold it too.
+    pub(crate) fn change(&mut self) -> &mut T {
+        &mut self.own().value
+    }
+
+    /// The same noun where a write of ours brought it.
+    #[must_use]
+    pub(crate) fn at(mut self, revision: Revision) -> Stored<T> {
+        if self.revision != revision {
+            self.own().revision = revision;
+        }
+        self
+    }
+
+    fn own(&mut self) -> &mut Held<T> {
+        if Arc::get_mut(&mut self.0).is_none() {
+            *self = Stored::new(self.value.clone(), self.revision);
+        }
+        let own = Arc::get_mut(&mut self.0).expect("a new one has one holder");
+        own.memo = Memo::default();
+        own
+    }
+}
+
+impl<T> Deref for Held<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> Deref for Stored<T> {
+    type Target = Held<T>;
+
+    fn deref(&self) -> &Held<T> {
+        &self.0
+    }
+}
+
+impl<T> Clone for Stored<T> {
+    fn clone(&self) -> Stored<T> {
+        Stored(self.0.clone())
+    }
+}
+
+impl<T: PartialEq> PartialEq for Stored<T> {
+    fn eq(&self, other: &Stored<T>) -> bool {
+        self.revision == other.revision && self.value == other.value
+    }
+}
+
+impl<T: Eq> Eq for Stored<T> {}
 
 impl Shop {
     pub fn new(config: ShopConfig) -> Shop {
@@ -92,8 +172,14 @@ pub(crate) fn stored<T>(
     record: &Record,
     noun_of: impl Fn(&Record) -> Result<T, ShopError>,
 ) -> Result<Stored<T>, ShopError> {
-    Ok(Stored {
-        value: noun_of(record)?,
-        revision: record.newest_revision(),
-    })
+    Ok(Stored::new(noun_of(record)?, record.newest_revision()))
+}
+
+/// The same for a record that others hold too: the noun is made once for all of them.
+pub(crate) fn shared<T: Send + Sync + 'static>(
+    record: &SharedRecord,
+    noun_of: impl Fn(&Record) -> Result<T, ShopError>,
+) -> Result<Stored<T>, ShopError> {
+    let made = record.made(|record| stored(record, noun_of))?;
+    Ok(Stored::clone(&made))
 }

@@ -224,7 +224,7 @@ async fn an_order_closes_its_cart_and_a_closed_cart_refuses_a_second_order() {
         wish.cart = Some(cart_id.clone());
         place(&stage, &wish).await.unwrap();
         place(&stage, &wish).await.unwrap();
-        let closed = stage.shop.cart(&cart_id).await.unwrap().value;
+        let closed = stage.shop.cart(&cart_id).await.unwrap();
         assert_eq!(closed.header().status, CartStatus::Ordered);
         wish.key = "another key".parse().unwrap();
         let twice = place(&stage, &wish).await.unwrap_err();
@@ -309,7 +309,7 @@ async fn a_cancelled_order_gives_back_its_stock_wherever_it_was_stopped() {
             let stopped = stage.revive();
             tokio::time::advance(std::time::Duration::from_secs(120)).await;
             stage.shop.sweep().await.unwrap();
-            let order = stage.shop.order(&id, None).await.unwrap().value;
+            let order = stage.shop.order(&id, None).await.unwrap();
             let sold = match order.header().status {
                 OrderStatus::Cancelled => 0,
                 _ => 3,
@@ -340,7 +340,7 @@ async fn a_late_request_of_an_aborted_order_holds_nothing() {
     let again = place(&stage, &wish).await.unwrap_err();
     assert!(matches!(again, ShopError::OrderAborted { .. }), "{again:?}");
     let id = OrderId::derived(&user, &wish.key);
-    let order = stage.shop.order(&id, Some(&user)).await.unwrap().value;
+    let order = stage.shop.order(&id, Some(&user)).await.unwrap();
     let router = stage.shop.router();
     let product = RecordId::new("p-1").unwrap();
     let take = Change::Stock {

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use engine_api::{Change, EngineError, Query, Record, RecordKey, Revision, Timestamp, Together};
+use engine_api::{
+    Change, EngineError, Query, Record, RecordKey, Revision, SharedRecord, Timestamp, Together,
+};
 use router::{Router, RouterError};
 use tokio::time::sleep;
 
@@ -123,6 +125,7 @@ impl Shopper {
             async move {
                 let (end, image) = match router.image(&key).await {
                     Ok(image) => {
+                        let image = image.map(SharedRecord::into_record);
                         image
                             .iter()
                             .for_each(|image| saw(&seen, &key, image.newest_revision()));

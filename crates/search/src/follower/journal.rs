@@ -115,8 +115,8 @@ impl Sources {
         entry: Entry,
     ) -> Result<(), FollowError> {
         let image = self.router.image(&key).await?;
-        self.take_over(&key, image.as_ref())?;
-        if entry.shown_by(image.as_ref()) {
+        self.take_over(&key, image.as_deref())?;
+        if entry.shown_by(image.as_deref()) {
             following.waiting.remove(&key);
         } else {
             let until = self.world.elapsed() + Duration::from_millis(SHOW_MS_MAX);

@@ -31,7 +31,9 @@
 
 use std::time::Duration;
 
-use engine_api::{Change, Guard, Outcome, PartChange, PartKey, Query, Revision, expiry_fields};
+use engine_api::{
+    Change, Guard, Outcome, PartChange, PartKey, Query, Revision, SharedRecord, expiry_fields,
+};
 use layout::{AccessPath, Collection, Value};
 use model::{Cart, CartId, CartOwner, CartStatus, ShopperSession, Timestamp, UserId};
 
@@ -39,7 +41,7 @@ use super::items::while_active;
 use super::unforeseen;
 use crate::error::ShopError;
 use crate::records::{CartRecord, cart_header, cart_owner, cart_parts};
-use crate::shop::{ATTEMPTS_MAX, Made, Shop};
+use crate::shop::{ATTEMPTS_MAX, Made, Shop, Stored};
 
 /// How long closed carts of a guest have to live on when the next one is opened. One
 /// that does not is given twice as much, so that the same care of somebody slower, which
@@ -96,7 +98,7 @@ impl Shop {
             let opened = match owner {
                 CartOwner::User(user) => self.try_open_for_user(owner, user, seen).await?,
                 CartOwner::Guest(session) => {
-                    let session = self.session(session).await?.value;
+                    let session = self.session(session).await?;
                     self.try_open_for_guest(owner, &session, seen).await?
                 }
             };
@@ -170,8 +172,8 @@ impl Shop {
         let mut query = Query::first(path, vec![Value::text(id)], ACTIVE_PAGE_RECORDS);
         loop {
             let page = self.router.query(&query).await?;
-            if let Some(record) = page.records.first() {
-                return CartRecord::read(record).map(Some);
+            if let Some(record) = page.records.into_iter().next() {
+                return CartRecord::read(&record.into()).map(Some);
             }
             match page.next {
                 // A page without own records of its shards may have others behind it.
@@ -309,7 +311,7 @@ impl Shop {
         match self.router.write(change, seen).await?.outcome {
             Outcome::Done { revision } => {
                 let record = CartRecord {
-                    cart,
+                    cart: Stored::new(cart, revision),
                     ordinal,
                     key,
                     header_revision: revision,
@@ -318,7 +320,7 @@ impl Shop {
                 Ok(Some((Made::Now, record)))
             }
             Outcome::Exists { record } => {
-                let other = CartRecord::read(&record)?;
+                let other = CartRecord::read(&SharedRecord::from(*record))?;
                 Ok(other.is_active().then_some((Made::Before, other)))
             }
             outcome => Err(unforeseen(cart.id(), &outcome)),

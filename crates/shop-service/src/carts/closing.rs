@@ -33,8 +33,8 @@ impl Shop {
             }
             let now = self.now();
             let closing = match status {
-                CartStatus::Ordered => record.cart.mark_ordered(now),
-                CartStatus::Abandoned => record.cart.abandon(now),
+                CartStatus::Ordered => record.cart.change().mark_ordered(now),
+                CartStatus::Abandoned => record.cart.change().abandon(now),
                 // Only a closed cart comes here, and closed is final.
                 CartStatus::Active => return Err(ShopError::CartClosed { cart: id.clone() }),
             };

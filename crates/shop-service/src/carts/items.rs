@@ -32,7 +32,11 @@ impl Shop {
         let parts = contributions
             .chain([(key, PartChange::Set(fields))])
             .collect();
-        record.cart.put_line(line).map_err(ShopError::CartFull)?;
+        record
+            .cart
+            .change()
+            .put_line(line)
+            .map_err(ShopError::CartFull)?;
         self.patch_items(record, parts, seen).await
     }
 
@@ -47,7 +51,7 @@ impl Shop {
             .map(|part| (cart_part_key(&part), PartChange::Remove))
             .collect();
         let closed = |_| ShopError::CartClosed { cart: id.clone() };
-        match record.cart.remove_line(product).map_err(closed)? {
+        match record.cart.change().remove_line(product).map_err(closed)? {
             Removal::Removed => self.patch_items(record, parts, seen).await,
             Removal::NothingThere => Ok(record.stored()),
         }
@@ -65,7 +69,7 @@ impl Shop {
     /// The line as it is put: name, price and image as the product has them now.
     async fn line(&self, wish: ItemWish) -> Result<CartLine, ShopError> {
         let product = match self.product(&wish.product, wish.category.as_ref()).await {
-            Ok(product) => product.value,
+            Ok(product) => product,
             Err(ShopError::NotFound {
                 noun: Noun::Product,
                 ..
@@ -79,9 +83,9 @@ impl Shop {
         Ok(CartLine {
             category: product.category().clone(),
             quantity: wish.quantity,
-            name: product.name,
+            name: product.name.clone(),
             price: product.price,
-            image: product.image,
+            image: product.image.clone(),
             changed_at: self.now(),
             product: wish.product,
         })

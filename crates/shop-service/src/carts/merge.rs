@@ -96,7 +96,10 @@ impl Shop {
     ) -> Result<Course, ShopError> {
         let (_, target) = self.open_active(&owner_of(user), seen).await?;
         let mut closed = guest.clone();
-        let closing = closed.cart.abandon_into(target.cart.id(), self.now());
+        let closing = closed
+            .cart
+            .change()
+            .abandon_into(target.cart.id(), self.now());
         closing.map_err(contradiction)?;
         let parts = match self.extension_of(&guest.cart) {
             Some(until) => PartsChange::Put(vec![(PartKey::expiry(), expiry_fields(until))]),
@@ -128,7 +131,7 @@ impl Shop {
             return Ok(Course::Ended(MergeEnd::NothingToMerge));
         }
         let closed = GuestCart::closed(&guest.cart).map_err(contradiction)?;
-        match target.cart.merge_guest(&closed) {
+        match target.cart.change().merge_guest(&closed) {
             Ok(MergeOutcome::Merged) => self.take_in(&target, guest, seen).await,
             Ok(MergeOutcome::AlreadyMerged | MergeOutcome::BelowFloor { .. }) => {
                 Ok(Course::Ended(MergeEnd::AlreadyMerged))
@@ -171,7 +174,10 @@ impl Shop {
     ) -> Result<Course, ShopError> {
         let (_, next) = self.open_active(&owner_of(user), seen).await?;
         let mut redirected = guest.clone();
-        let redirecting = redirected.cart.redirect(&closed.cart, next.cart.id());
+        let redirecting = redirected
+            .cart
+            .change()
+            .redirect(&closed.cart, next.cart.id());
         redirecting.map_err(contradiction)?;
         self.change_header(&redirected, PartsChange::Keep, seen)
             .await?;

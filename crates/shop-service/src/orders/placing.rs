@@ -27,7 +27,7 @@ use crate::error::{Noun, ShopError};
 use crate::records::{
     KeptOrder, Settlement, cart_header, header, order_header, product_hints, product_of, shelf,
 };
-use crate::shop::{ATTEMPTS_MAX, Made, Shop};
+use crate::shop::{ATTEMPTS_MAX, Made, Shop, shared};
 
 impl Shop {
     /// O1: the order and its stock, or neither, once for each key.
@@ -229,7 +229,7 @@ impl Shop {
             let record = record.ok_or_else(|| ShopError::UnknownProduct {
                 product: line.product.clone(),
             })?;
-            let product = product_of(&record)?;
+            let product = shared(&record, product_of)?;
             if product.price != line.price {
                 return Err(price_moved(line, product.price));
             }
@@ -312,7 +312,11 @@ impl Shop {
         match self.find_cart(id).await? {
             Some(mut record) if record.cart.header().owner == user => {
                 let closed = |_| ShopError::CartClosed { cart: id.clone() };
-                record.cart.mark_ordered(self.now()).map_err(closed)?;
+                record
+                    .cart
+                    .change()
+                    .mark_ordered(self.now())
+                    .map_err(closed)?;
                 Ok(Some(Change::ChangeIf {
                     key: record.key,
                     expected: record.header_revision,

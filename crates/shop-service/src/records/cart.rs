@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use engine_api::{PartKey, Record, RecordKey, Revision, expiry_fields};
+use engine_api::{PartKey, Record, RecordKey, Revision, SharedRecord, expiry_fields};
 use layout::path::STATUS_ACTIVE;
 use layout::{Field, Fields, PartKind, Value};
 use model::{
@@ -12,7 +12,7 @@ use model::{
 
 use super::{Reader, header, text, with_optional};
 use crate::error::ShopError;
-use crate::shop::Stored;
+use crate::shop::{Stored, shared};
 
 const STATUS_ORDERED: &str = "ordered";
 const STATUS_ABANDONED: &str = "abandoned";
@@ -20,7 +20,7 @@ const STATUS_ABANDONED: &str = "abandoned";
 /// A stored cart, with what its record says beyond the cart itself.
 #[derive(Clone, Debug)]
 pub(crate) struct CartRecord {
-    pub cart: Cart,
+    pub cart: Stored<Cart>,
     /// Which cart of its owner it is: the first, the second, …
     pub ordinal: u64,
     pub key: RecordKey,
@@ -30,20 +30,16 @@ pub(crate) struct CartRecord {
 }
 
 impl CartRecord {
-    pub(crate) fn read(record: &Record) -> Result<CartRecord, ShopError> {
+    pub(crate) fn read(record: &SharedRecord) -> Result<CartRecord, ShopError> {
         let header = header(record)?;
-        let parts = record.live_parts();
-        let parts = parts
-            .filter_map(|(key, fields)| read_part(key, header.part(fields)).transpose())
-            .collect::<Result<Vec<CartPart>, ShopError>>()?;
-        let restored = Cart::restore(read_header(header, record.expires_at())?, parts);
+        let cart = shared(record, cart_of)?;
         let ordinal = u64::try_from(header.int(Field::Ordinal)?);
         Ok(CartRecord {
-            cart: restored.map_err(|error| header.damaged(error))?,
             ordinal: ordinal.map_err(|error| header.damaged(error))?,
             key: record.key.clone(),
             header_revision: record.header.revision,
-            newest_revision: record.newest_revision(),
+            newest_revision: cart.revision,
+            cart,
         })
     }
 
@@ -52,11 +48,18 @@ impl CartRecord {
     }
 
     pub(crate) fn stored(self) -> Stored<Cart> {
-        Stored {
-            value: self.cart,
-            revision: self.newest_revision,
-        }
+        self.cart.at(self.newest_revision)
     }
+}
+
+fn cart_of(record: &Record) -> Result<Cart, ShopError> {
+    let header = header(record)?;
+    let parts = record.live_parts();
+    let parts = parts
+        .filter_map(|(key, fields)| read_part(key, header.part(fields)).transpose())
+        .collect::<Result<Vec<CartPart>, ShopError>>()?;
+    let restored = Cart::restore(read_header(header, record.expires_at())?, parts);
+    restored.map_err(|error| header.damaged(error))
 }
 
 pub(crate) fn cart_header(cart: &Cart, ordinal: u64) -> Fields {
@@ -312,8 +315,8 @@ mod tests {
         });
         let all: Vec<Cart> = carts.iter().cloned().chain(closed).chain(merged).collect();
         for (cart, ordinal) in all.iter().zip(1..) {
-            let read = CartRecord::read(&record(cart, ordinal)).unwrap();
-            assert_eq!(read.cart, *cart);
+            let read = CartRecord::read(&record(cart, ordinal).into()).unwrap();
+            assert_eq!(read.cart.value, *cart);
             assert_eq!(read.ordinal, ordinal);
             assert_eq!(read.header_revision, revision(1));
             let newest = if cart_parts(cart).is_empty() { 1 } else { 2 };
@@ -328,7 +331,7 @@ mod tests {
             let mut header = record.header.content.live().unwrap().clone();
             damage(&mut record, &mut header);
             record.header.content = Content::Live(header);
-            match CartRecord::read(&record) {
+            match CartRecord::read(&record.into()) {
                 Err(ShopError::Damaged { reason }) => {
                     assert!(reason.contains(expected), "{reason}");
                 }

@@ -3,21 +3,21 @@
 
 use std::collections::BTreeMap;
 
-use engine_api::{PartKey, Record, RecordKey, Revision, expiry_fields};
+use engine_api::{PartKey, Record, RecordKey, Revision, SharedRecord, expiry_fields};
 use layout::path::STATUS_ACTIVE;
 use layout::{Field, Fields, Value};
 use model::{Attributes, SessionDetails, SessionTimes, ShopperSession};
 
 use super::{Reader, header, text, with_optional};
 use crate::error::ShopError;
-use crate::shop::Stored;
+use crate::shop::{Stored, shared};
 
 const STATUS_CLOSED: &str = "closed";
 
 /// A stored session, with what its record says beyond the session itself.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionRecord {
-    pub session: ShopperSession,
+    pub session: Stored<ShopperSession>,
     pub key: RecordKey,
     /// What a conditional change has to expect.
     pub header_revision: Revision,
@@ -26,27 +26,25 @@ pub(crate) struct SessionRecord {
 
 impl SessionRecord {
     /// Reads an expired record, too: it still tells when it expired.
-    pub(crate) fn read(record: &Record) -> Result<SessionRecord, ShopError> {
-        let header = header(record)?;
-        let session = ShopperSession::restore(read_details(header)?, read_times(header, record)?);
+    pub(crate) fn read(record: &SharedRecord) -> Result<SessionRecord, ShopError> {
+        let session = shared(record, session_of)?;
         Ok(SessionRecord {
-            session: session.map_err(|error| header.damaged(error))?,
             key: record.key.clone(),
             header_revision: record.header.revision,
-            newest_revision: record.newest_revision(),
+            newest_revision: session.revision,
+            session,
         })
     }
 
     pub(crate) fn stored(self) -> Stored<ShopperSession> {
-        Stored {
-            value: self.session,
-            revision: self.newest_revision,
-        }
+        self.session.at(self.newest_revision)
     }
 }
 
 pub(crate) fn session_of(record: &Record) -> Result<ShopperSession, ShopError> {
-    Ok(SessionRecord::read(record)?.session)
+    let header = header(record)?;
+    let session = ShopperSession::restore(read_details(header)?, read_times(header, record)?);
+    session.map_err(|error| header.damaged(error))
 }
 
 pub(crate) fn session_header(session: &ShopperSession) -> Fields {
@@ -214,8 +212,8 @@ mod tests {
     fn every_session_comes_back_from_its_record() {
         for having in 0..1 << 8 {
             let session = session(having);
-            let read = SessionRecord::read(&record(&session)).unwrap();
-            assert_eq!(read.session, session);
+            let read = SessionRecord::read(&record(&session).into()).unwrap();
+            assert_eq!(read.session.value, session);
             assert_eq!(read.header_revision, revision(1));
             assert_eq!(read.newest_revision, revision(2));
         }
@@ -228,7 +226,7 @@ mod tests {
             let mut header = record.header.content.live().unwrap().clone();
             damage(&mut record, &mut header);
             record.header.content = Content::Live(header);
-            match SessionRecord::read(&record) {
+            match SessionRecord::read(&record.into()) {
                 Err(ShopError::Damaged { reason }) => {
                     assert!(reason.contains(expected), "{reason}");
                 }

@@ -137,7 +137,7 @@ async fn killed_and_repeated(
             if let Some(target) = &target {
                 let id = target.value.id();
                 let closing = stage.other.close_cart(id, CartStatus::Ordered, ZERO);
-                let ordered = closing.await.unwrap().value;
+                let ordered = closing.await.unwrap();
                 wanted = if merged {
                     assert_eq!(pieces(&ordered), wanted, "{story}");
                     BTreeMap::new()

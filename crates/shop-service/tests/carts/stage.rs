@@ -436,7 +436,7 @@ impl Stage {
             let put = self.shop.put_item(&id, item(name, *pieces), cart.revision);
             cart = put.await.unwrap();
         }
-        cart.value
+        cart.value.clone()
     }
 
     /// What expired is gone for good.

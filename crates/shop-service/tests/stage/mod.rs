@@ -247,7 +247,7 @@ impl Stage {
 
     pub async fn counts(&self, product: &str) -> StockCounts {
         let product = self.shop.product(&product.parse().unwrap(), None).await;
-        let product = product.unwrap().value;
+        let product = product.unwrap();
         let (_, stock) = product.stocks().next().unwrap();
         stock.counts()
     }

@@ -38,7 +38,9 @@ pub(crate) async fn active(
 ) -> Result<Response, Problem> {
     let owner = owner_of(query.user_id, query.session_id)?;
     let cart = app.shop.active_cart(&owner).await?;
-    answer::record_unless_held(cart.revision, seen, &held, &CartAnswer::of(&cart.value))
+    answer::page_unless_held(&cart, seen, &held, |cart| {
+        answer::written(&CartAnswer::of(cart))
+    })
 }
 
 /// A cart by its id, whatever became of it.
@@ -57,5 +59,7 @@ pub(crate) async fn by_id(
     held: Conditions,
 ) -> Result<Response, Problem> {
     let cart = app.shop.cart(&id).await?;
-    answer::record_unless_held(cart.revision, seen, &held, &CartAnswer::of(&cart.value))
+    answer::page_unless_held(&cart, seen, &held, |cart| {
+        answer::written(&CartAnswer::of(cart))
+    })
 }

@@ -59,8 +59,9 @@ pub(crate) async fn by_id(
     Query(query): Query<ProductQuery>,
 ) -> Result<Response, Problem> {
     let product = app.shop.product(&id, query.category.as_ref()).await?;
-    let body = ProductAnswer::of(&product.value);
-    answer::record_unless_held(product.revision, seen, &held, &body)
+    answer::page_unless_held(&product, seen, &held, |product| {
+        answer::written(&ProductAnswer::of(product))
+    })
 }
 
 /// Products of a category within a price range, the cheapest first.

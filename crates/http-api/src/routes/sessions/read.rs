@@ -50,8 +50,9 @@ pub(crate) async fn by_id(
     held: Conditions,
 ) -> Result<Response, Problem> {
     let session = app.shop.session(&id).await?;
-    let body = SessionAnswer::of(&session.value);
-    answer::record_unless_held(session.revision, seen, &held, &body)
+    answer::page_unless_held(&session, seen, &held, |session| {
+        answer::written(&SessionAnswer::of(session))
+    })
 }
 
 /// Sessions of a user, newest first.

@@ -1,0 +1,290 @@
+//! The desk: where writers decide their requests, one after the other.
+//!
+//! A writer judges its own request on its own thread, on what the requests before
+//! it leave behind, on disk or not. What was decided lies on the desk until the
+//! committer takes it, with everything beside it, as one group. An answer, whatever
+//! it says, is given only after everything it rests on is on disk.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use engine_api::{
+    Change, EngineError, Fence, Maintained, Maintenance, MoverTerm, Outcome, Seal, SetOutcome,
+    SharedRecord, Timestamp, WriteContext,
+};
+use tokio::sync::oneshot;
+
+use crate::batch::Batch;
+use crate::committer::Progress;
+use crate::state::{GroupNumber, State};
+
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
+
+/// Sends an answer that was decided, or what became of its commit instead.
+pub(crate) type Answer = Box<dyn FnOnce(Option<EngineError>) + Send>;
+
+pub(crate) enum Request {
+    Apply {
+        changes: Vec<Change>,
+        context: WriteContext,
+        reply: Reply<Outcome>,
+    },
+    RaiseFence {
+        fence: Fence,
+        term: MoverTerm,
+        now: Timestamp,
+        reply: Reply<Seal>,
+    },
+    ClaimTerm {
+        term: MoverTerm,
+        reply: Reply<()>,
+    },
+    CompareAndSet {
+        name: String,
+        expected: Option<u64>,
+        bytes: Vec<u8>,
+        reply: Reply<SetOutcome>,
+    },
+    Maintain {
+        work: Maintenance,
+        reply: Reply<Maintained>,
+    },
+    /// Everything into tables on disk.
+    Rest {
+        reply: Reply<()>,
+    },
+}
+
+/// What goes to the disk together.
+pub(crate) struct Group {
+    pub number: GroupNumber,
+    pub batch: Batch,
+    /// Records for the readers' cache, in the order of their changes.
+    pub changed: Vec<SharedRecord>,
+    pub answers: Vec<Answer>,
+    pub journal_last: u64,
+    /// Everything goes to tables on disk before it is answered.
+    pub rests: bool,
+}
+
+/// What the committer finds when it comes to the desk.
+pub(crate) enum Work {
+    Group(Group),
+    /// Care erases, so it stands alone: the group is what lies before it, and
+    /// nothing is judged until the state comes back.
+    Care(Group, Box<State>, VecDeque<Care>),
+}
+
+pub(crate) type Care = (Maintenance, Reply<Maintained>);
+
+#[derive(Debug)]
+pub(crate) struct Desk {
+    place: Mutex<Place>,
+    filled: Condvar,
+}
+
+struct Place {
+    /// Away while the committer takes care of it.
+    state: Option<Box<State>>,
+    /// What came meanwhile.
+    waiting: Vec<Request>,
+    answers: Vec<Answer>,
+    care: VecDeque<Care>,
+    rests: bool,
+    /// Why writes are refused for now.
+    refusal: Option<EngineError>,
+    closed: bool,
+}
+
+impl Desk {
+    pub(crate) fn new(state: State) -> Desk {
+        Desk {
+            place: Mutex::new(Place {
+                state: Some(Box::new(state)),
+                waiting: Vec::new(),
+                answers: Vec::new(),
+                care: VecDeque::new(),
+                rests: false,
+                refusal: None,
+                closed: false,
+            }),
+            filled: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn submit(&self, request: Request, progress: &Progress) {
+        let mut place = self.place();
+        let was_empty = place.is_empty();
+        let answer = place.take(request, progress);
+        let is_filled = was_empty && !place.is_empty();
+        drop(place);
+        if is_filled {
+            self.filled.notify_one();
+        }
+        if let Some(answer) = answer {
+            answer(None);
+        }
+    }
+
+    /// Waits for work; `None` when everything is done and nobody will come any more.
+    pub(crate) fn work(&self, settled: GroupNumber) -> Option<Work> {
+        let mut place = self.place();
+        place.state().settle(settled);
+        let mut place = self
+            .filled
+            .wait_while(place, |place| place.is_empty() && !place.closed)
+            .expect("no code panics while it holds the lock");
+        if place.is_empty() {
+            return None;
+        }
+        let group = place.group();
+        if place.care.is_empty() {
+            return Some(Work::Group(group));
+        }
+        let care = std::mem::take(&mut place.care);
+        let state = place.state.take();
+        Some(Work::Care(group, state.expect(STATE_IS_HERE), care))
+    }
+
+    /// The state is back: what came meanwhile is judged.
+    pub(crate) fn reopen(&self, state: Box<State>, progress: &Progress) {
+        let mut place = self.place();
+        place.state = Some(state);
+        let waiting = std::mem::take(&mut place.waiting);
+        let answers: Vec<Answer> = waiting
+            .into_iter()
+            .filter_map(|request| place.take(request, progress))
+            .collect();
+        drop(place);
+        answers.into_iter().for_each(|answer| answer(None));
+    }
+
+    pub(crate) fn refuse(&self, refusal: Option<EngineError>) {
+        self.place().refusal = refusal;
+    }
+
+    /// What lies on the desk is still committed.
+    pub(crate) fn close(&self) {
+        self.place().closed = true;
+        self.filled.notify_one();
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place
+            .lock()
+            .expect("no code panics while it holds the lock")
+    }
+}
+
+const STATE_IS_HERE: &str = "only the committer takes the state away, and brings it back";
+
+impl Place {
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.care.is_empty()
+    }
+
+    fn state(&mut self) -> &mut State {
+        self.state.as_mut().expect(STATE_IS_HERE)
+    }
+
+    /// Judges the request. An answer that rests on nothing but the disk comes back.
+    fn take(&mut self, request: Request, progress: &Progress) -> Option<Answer> {
+        let Some(state) = &mut self.state else {
+            self.waiting.push(request);
+            return None;
+        };
+        let failure = progress.failure();
+        let refusal = failure.or(self.refusal.as_ref()).cloned();
+        let answer = match request {
+            // A full disk does not refuse it: it is what helps.
+            Request::Maintain { work, reply } => match failure.cloned() {
+                None => {
+                    self.care.push_back((work, reply));
+                    return None;
+                }
+                failure => answer(reply, refused(failure)),
+            },
+            Request::Rest { reply } => {
+                self.rests = true;
+                self.answers.push(answer(reply, refused(refusal)));
+                return None;
+            }
+            request => judge(state, request, refusal),
+        };
+        if state.has_writes() || state.last_under_way().is_some() {
+            self.answers.push(answer);
+            return None;
+        }
+        Some(answer)
+    }
+
+    fn group(&mut self) -> Group {
+        let answers = std::mem::take(&mut self.answers);
+        let rests = std::mem::take(&mut self.rests);
+        self.state().take_group(answers, rests)
+    }
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Place")
+    }
+}
+
+fn judge(state: &mut State, request: Request, refusal: Option<EngineError>) -> Answer {
+    match request {
+        Request::Apply {
+            changes,
+            context,
+            reply,
+        } => answer(reply, unless(refusal, || state.apply(&changes, &context))),
+        Request::RaiseFence {
+            fence,
+            term,
+            now,
+            reply,
+        } => answer(
+            reply,
+            unless(refusal, || state.raise_fence(fence, &term, now)),
+        ),
+        Request::ClaimTerm { term, reply } => {
+            answer(reply, unless(refusal, || state.claim_term(&term)))
+        }
+        Request::CompareAndSet {
+            name,
+            expected,
+            bytes,
+            reply,
+        } => answer(
+            reply,
+            unless(refusal, || state.compare_and_set(&name, expected, bytes)),
+        ),
+        Request::Maintain { .. } | Request::Rest { .. } => {
+            unreachable!("these are not judged")
+        }
+    }
+}
+
+fn unless<T>(
+    refusal: Option<EngineError>,
+    act: impl FnOnce() -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    match refusal {
+        Some(refusal) => Err(refusal),
+        None => act(),
+    }
+}
+
+fn refused<T: Default>(refusal: Option<EngineError>) -> Result<T, EngineError> {
+    refusal.map_or_else(|| Ok(T::default()), Err)
+}
+
+pub(crate) fn answer<T: Send + 'static>(reply: Reply<T>, result: Result<T, EngineError>) -> Answer {
+    Box::new(move |lost| {
+        // An asker that went away reads back, as after any lost answer.
+        let _ = reply.send(match lost {
+            Some(lost) => Err(lost),
+            None => result,
+        });
+    })
+}
