@@ -171,10 +171,13 @@ struct Working {
 
 impl Working {
     fn run(mut self) {
-        let mut settled = GroupNumber::default();
-        while let Some(work) = self.desk.work(settled) {
+        let (mut settled, mut answers) = (GroupNumber::default(), 0);
+        while let Some(work) = self.desk.work(settled, answers) {
             settled = match work {
-                Work::Group(group) => self.commit(group),
+                Work::Group(group) => {
+                    answers = group.answers.len();
+                    self.commit(group)
+                }
                 Work::Care(group, state, care) => self.take_care(group, state, care),
             };
             self.groups += 1;

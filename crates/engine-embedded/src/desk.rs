@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
 
 use engine_api::{
     Change, EngineError, Fence, Maintained, Maintenance, MoverTerm, Outcome, Seal, SetOutcome,
@@ -17,6 +19,12 @@ use tokio::sync::oneshot;
 use crate::batch::Batch;
 use crate::committer::Progress;
 use crate::state::{GroupNumber, State};
+
+/// From this many answers in a group on, more are expected to come at once.
+const BUSY_ANSWERS: usize = 4;
+
+/// How long a group waits for them: about as long as the disk takes.
+const GATHER: Duration = Duration::from_micros(200);
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
 
@@ -127,7 +135,10 @@ impl Desk {
     }
 
     /// Waits for work; `None` when everything is done and nobody will come any more.
-    pub(crate) fn work(&self, settled: GroupNumber) -> Option<Work> {
+    /// `last` is how many answers the group before had: after many, the next few wait
+    /// a moment for the others, because a group costs the same whatever its size.
+    pub(crate) fn work(&self, settled: GroupNumber, last: usize) -> Option<Work> {
+        let busy = if last >= BUSY_ANSWERS { last } else { 0 };
         let mut place = self.place();
         place.state().settle(settled);
         let mut place = self
@@ -136,6 +147,11 @@ impl Desk {
             .expect("no code panics while it holds the lock");
         if place.is_empty() {
             return None;
+        }
+        if place.answers.len() < busy {
+            drop(place);
+            thread::sleep(GATHER);
+            place = self.place();
         }
         let group = place.group();
         if place.care.is_empty() {

@@ -242,8 +242,12 @@ async fn nothing_is_seen_or_acknowledged_before_its_sync() {
     assert!(early.is_err(), "acknowledged before its sync");
     is_written.recv().unwrap();
     assert!(read(&engine, 1).await.is_none());
+    let mut repeat = std::pin::pin!(open_session(&engine, 1));
+    let early = tokio::time::timeout(moment, &mut repeat).await;
+    assert!(early.is_err(), "answered from what is not on disk");
     sync.send(()).unwrap();
     assert!(answer.await.unwrap().is_done());
+    assert!(repeat.await.unwrap().is_done());
     assert!(read(&engine, 1).await.is_some());
 }
 

@@ -121,8 +121,10 @@ impl State {
 
     /// Everything up to this group is on disk, and readers see it.
     pub(crate) fn settle(&mut self, shown: GroupNumber) {
-        while let Some((number, keys)) = self.under_way.pop_front_if(|(number, _)| *number <= shown)
-        {
+        let groups = self
+            .under_way
+            .partition_point(|(number, _)| *number <= shown);
+        for (number, keys) in self.under_way.drain(..groups) {
             for key in keys {
                 if let Entry::Occupied(entry) = self.pending.entry(key)
                     && entry.get().1 == number

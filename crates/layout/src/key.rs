@@ -58,16 +58,7 @@ pub fn encode_value(
             })?;
             key.extend_from_slice(&((whole as u128) ^ (1 << 127)).to_be_bytes());
         }
-        Value::Text(text) => {
-            key.push(TAG_TEXT);
-            for byte in text.bytes() {
-                key.push(byte);
-                if byte == 0 {
-                    key.push(0xff);
-                }
-            }
-            key.extend_from_slice(&[0, 0]);
-        }
+        Value::Text(text) => encode_text(key, text),
         Value::Inet(_) | Value::Map(_) | Value::List(_) | Value::Blob(_) => {
             return Err(KeyError::NotAKey {
                 value: value.clone(),
@@ -78,6 +69,18 @@ pub fn encode_value(
         key[start..].iter_mut().for_each(|byte| *byte = !*byte);
     }
     Ok(())
+}
+
+/// A text upwards: zeros inside are marked, two zeros end it.
+pub(crate) fn encode_text(key: &mut Vec<u8>, text: &str) {
+    key.push(TAG_TEXT);
+    for (index, piece) in text.as_bytes().split(|byte| *byte == 0).enumerate() {
+        if index > 0 {
+            key.extend_from_slice(&[0, 0xff]);
+        }
+        key.extend_from_slice(piece);
+    }
+    key.extend_from_slice(&[0, 0]);
 }
 
 /// The values of an ascending key, as they were given.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::key::{Direction, KeyError, decode_values, encode_value};
+use crate::key::{Direction, KeyError, decode_values, encode_text, encode_value};
 use crate::value::Value;
 
 pub const SLOT_COUNT: u16 = 4096;
@@ -57,7 +57,9 @@ impl ShardKey {
     }
 
     pub fn of_text(text: &str) -> ShardKey {
-        ShardKey::of(&[Value::text(text)]).expect("a text can always stand in a key")
+        let mut bytes = Vec::with_capacity(text.len() + 3);
+        encode_text(&mut bytes, text);
+        ShardKey(bytes.into())
     }
 
     /// Checks bytes that come from disk or network.

@@ -123,6 +123,10 @@ impl Map {
         header: &Fields,
     ) -> Result<RecordKey, MapError> {
         let id_field = collection.id_field();
+        let cut = self.collection(collection)?;
+        if cut.shard_key == [id_field] {
+            return Ok(RecordKey::by_id(collection, id));
+        }
         let value = |field: Field| {
             if field == id_field {
                 Some(Value::text(id.as_str()))
@@ -130,9 +134,7 @@ impl Map {
                 header.get(field).cloned()
             }
         };
-        let shard_key = self
-            .collection(collection)?
-            .shard_key_from(collection, value)?;
+        let shard_key = cut.shard_key_from(collection, value)?;
         Ok(RecordKey {
             collection,
             id,

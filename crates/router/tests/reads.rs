@@ -109,6 +109,36 @@ async fn a_read_under_way_at_a_cutover_is_read_again_from_the_target() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_at_once_counts_only_under_the_map_it_was_asked_under() {
+    let shop = Shop::open(&["a", "b"], &[carts_on("a")]).await;
+    written(&shop.router, create_cart("c")).await;
+    written(&shop.router, set_line("c", "P", 1)).await;
+    shop.shard("a").answer_at_once_and_then(|| {});
+    let image = shop.router.image(&cart_key("c")).await.unwrap().unwrap();
+    assert_eq!(shop.shard("a").gets(), 0, "it was asked the long way");
+    shop.shard("b").put_image(image.into_record()).await;
+
+    let (router, shard) = (shop.router.clone(), shop.shard("b").clone());
+    shop.shard("a").answer_at_once_and_then(move || {
+        without_waiting(async {
+            let moved = [(
+                CARTS,
+                Edit::Move {
+                    scope: Scope::All,
+                    to: named("b"),
+                },
+            )];
+            let next = router.map().edited(&moved).unwrap();
+            router.publish(next).await.unwrap();
+            written(&router, set_line("c", "P", 2)).await;
+            assert!(shard.holds(&cart_key("c")).await);
+        });
+    });
+    let cart = shop.router.get(&cart_key("c")).await.unwrap().unwrap();
+    assert_eq!(quantity(&cart, "P"), Some(2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_router_that_asks_the_control_store_notices_a_move_of_another() {
     let shop = Shop::open(&["a", "b"], &[carts_on("a")]).await;
     let careful = shop.second_router(MapView::ControlStore).await;

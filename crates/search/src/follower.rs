@@ -15,14 +15,14 @@
 mod journal;
 mod rebuild;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine_api::{Engine, EngineError, Position, Record, RecordKey, World};
+use engine_api::{Engine, EngineError, Position, Record, RecordId, RecordKey, Revision, World};
 use layout::{Collection, Field, Fields};
 use model::{CategoryName, ProductId, ProductName, TextError};
 use router::{CollectionMap, Map, Router, ShardName};
@@ -88,6 +88,9 @@ struct Following {
     owners: Owners,
     positions: BTreeMap<ShardName, Position>,
     waiting: BTreeMap<RecordKey, Waiting>,
+    /// The headers as the index holds them. Name and category stand in the header: a
+    /// product whose stock alone has changed is looked at and left.
+    headers: HashMap<RecordId, Revision>,
 }
 
 /// Which shard serves which products. A freeze, other buckets or another

@@ -15,6 +15,7 @@ use crate::error::{EngineError, Remedy};
 use crate::journal::{ChangeKind, JournalEntry, JournalEvent, Position};
 use crate::record::{PartKey, Record, RecordId, RecordKey};
 use crate::revision::{Revision, Writer};
+use crate::shared::SharedRecord;
 use crate::world::{RealWorld, World};
 
 /// How often a change is sent again when the engine was not available or its
@@ -326,7 +327,15 @@ impl<'a> Stage<'a> {
     }
 
     pub async fn image(&self, key: &RecordKey) -> Checked<Option<Record>> {
-        Ok(self.engine.get(key, self.reading()).await?)
+        let image = self.engine.get(key, self.reading()).await?;
+        if let Some(at_once) = self.engine.get_at_once(key, self.reading()) {
+            let at_once = at_once?.map(SharedRecord::into_record);
+            ensure!(
+                at_once == image,
+                "{key} is {image:?}, and at once it is {at_once:?}"
+            );
+        }
+        Ok(image)
     }
 
     /// The image of a record that must be there, as a mark or alive.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use layout::{Collection, Field, FieldKind, Fields, Value};
+use model::Timestamp;
 use rust_decimal::Decimal;
 
 use crate::change::PartChange;
@@ -78,6 +79,11 @@ fn full(stage: &Stage<'_>, key: &RecordKey, by_kind: impl Fn(FieldKind, Field) -
     header
 }
 
+/// A moment that a store with whole milliseconds cannot hold.
+fn between_milliseconds(now: Timestamp) -> Timestamp {
+    Timestamp::from_unix_micros(now.unix_micros() / 1000 * 1000 + 1)
+}
+
 async fn every_field_comes_back_as_it_was_given(stage: Stage<'_>) -> Checked {
     let text_map = || {
         BTreeMap::from([
@@ -101,7 +107,7 @@ async fn every_field_comes_back_as_it_was_given(stage: Stage<'_>) -> Checked {
                 FieldKind::Id | FieldKind::Text => Value::text(format!("{ODD} of {field}")),
                 FieldKind::Int => Value::Int(42),
                 FieldKind::Decimal => Value::Decimal(Decimal::new(12_345_678_901_234_567, 4)),
-                FieldKind::Timestamp => Value::Timestamp(micros_after(stage.now(), 1)),
+                FieldKind::Timestamp => Value::Timestamp(between_milliseconds(stage.now())),
                 FieldKind::Inet => Value::Inet(*address),
                 FieldKind::Map => Value::Map(text_map()),
                 FieldKind::List => {
@@ -124,10 +130,9 @@ async fn empty_and_extreme_values_come_back(stage: Stage<'_>) -> Checked {
                 (FieldKind::Id | FieldKind::Text, _) => Value::text(""),
                 (FieldKind::Int, _) => Value::Int(i64::MAX * sign),
                 (FieldKind::Decimal, _) => Value::Decimal(Decimal::MAX * Decimal::from(sign)),
-                (FieldKind::Timestamp, _) => Value::Timestamp(micros_after(
-                    model::Timestamp::from_unix_micros(1),
-                    sign * 2,
-                )),
+                (FieldKind::Timestamp, _) => {
+                    Value::Timestamp(micros_after(Timestamp::from_unix_micros(1), sign * 2))
+                }
                 (FieldKind::Inet, _) => Value::Inet(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
                 (FieldKind::Map, _) => Value::Map(BTreeMap::new()),
                 (FieldKind::List, _) => Value::List(Vec::new()),

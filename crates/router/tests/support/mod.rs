@@ -17,8 +17,9 @@ use engine_api::{
     Authority, Capabilities, Change, ControlStore, ControlValue, Engine, EngineError, Fence,
     FenceKind, Generation, Guard, JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page,
     PartChange, PartKey, Position, Query, ReadContext, Record, RecordId, RecordKey, Revision, Scan,
-    ScanPage, Seal, SetOutcome, Timestamp, World, WriteContext, Writer,
+    ScanPage, Seal, SetOutcome, SharedRecord, Timestamp, World, WriteContext, Writer,
 };
+use futures::FutureExt as _;
 use layout::{Collection, Field, Fields, ShardKey, Value};
 use router::{
     CollectionMap, Limits, Map, MapKeeper, MapView, Router, RouterConfig, ShardName, Written,
@@ -107,6 +108,17 @@ pub struct Shard {
     gets: AtomicU64,
     /// Passed after the answer was made and before it is given.
     answers: Mutex<Option<Arc<Gate>>>,
+    at_once: Mutex<Option<AtOnce>>,
+}
+
+/// Makes a shard answer reads on the caller's thread; what happens between the
+/// answer and its use is the test's.
+struct AtOnce(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for AtOnce {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AtOnce")
+    }
 }
 
 impl Shard {
@@ -127,7 +139,13 @@ impl Shard {
             sent: Mutex::default(),
             gets: AtomicU64::new(0),
             answers: Mutex::default(),
+            at_once: Mutex::default(),
         })
+    }
+
+    /// The next read is answered at once, and then this happens.
+    pub fn answer_at_once_and_then(&self, happening: impl FnOnce() + Send + 'static) {
+        *self.at_once.lock().unwrap() = Some(AtOnce(Box::new(happening)));
     }
 
     pub fn fail_next(&self, faults: &[Fault]) {
@@ -265,6 +283,17 @@ impl Engine for Shard {
         let answer = self.memory.get(key, context).await;
         self.pass_gate().await;
         answer
+    }
+
+    fn get_at_once(
+        &self,
+        key: &RecordKey,
+        context: ReadContext,
+    ) -> Option<Result<Option<SharedRecord>, EngineError>> {
+        let AtOnce(happening) = self.at_once.lock().unwrap().take()?;
+        let answer = without_waiting(self.memory.get(key, context));
+        happening();
+        Some(answer.map(|record| record.map(SharedRecord::from)))
     }
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {
@@ -517,4 +546,9 @@ pub async fn written(router: &Router, change: Change) -> Written {
 /// Lets every other task run until all of them wait.
 pub async fn everyone_waits() {
     tokio::time::sleep(Duration::from_micros(1)).await;
+}
+
+/// Memory answers at once, so that what asks it can be run to its end on the spot.
+pub fn without_waiting<T>(work: impl Future<Output = T>) -> T {
+    work.now_or_never().expect("memory does not wait")
 }

@@ -115,7 +115,17 @@ impl Sources {
         entry: Entry,
     ) -> Result<(), FollowError> {
         let image = self.router.image(&key).await?;
-        self.take_over(&key, image.as_deref())?;
+        let live = image
+            .as_deref()
+            .filter(|image| image.live_at(self.world.now()).is_some());
+        let header = live.map(|image| image.header.revision);
+        if header.is_none() || following.headers.get(&key.id) != header.as_ref() {
+            self.take_over(&key, image.as_deref())?;
+            match header {
+                Some(header) => following.headers.insert(key.id.clone(), header),
+                None => following.headers.remove(&key.id),
+            };
+        }
         if entry.shown_by(image.as_deref()) {
             following.waiting.remove(&key);
         } else {

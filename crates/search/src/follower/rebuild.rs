@@ -1,6 +1,6 @@
 //! Building the whole index from scans.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use engine_api::{PAGE_RECORDS_MAX, Remedy, Scan, ScanPage, ScanPosition};
@@ -58,6 +58,7 @@ impl Sources {
             owners,
             positions,
             waiting: BTreeMap::new(),
+            headers: HashMap::new(),
         }))
     }
 
