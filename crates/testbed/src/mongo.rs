@@ -334,3 +334,29 @@ fn already_initiated(refusal: mongo_wire::Refusal) -> Option<()> {
 fn records_folder(folder: &Path, index: usize) -> PathBuf {
     folder.join(format!("member{}", index + 1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::required_or_skip;
+
+    #[test]
+    fn a_secondary_that_stands_still_misses_writes_until_it_goes_on() {
+        let Some(set) = required_or_skip(MongoSet::exclusive(Members::Three), "MongoDB") else {
+            return;
+        };
+        let primary = set.primary().unwrap();
+        let still = (primary + 1) % 3;
+        let write = |witnesses| mongo_wire::run(set.addresses()[primary], note(witnesses));
+        assert!(write(Value::Int(3)).is_ok());
+        set.hold_still(still).unwrap();
+        assert!(write(Value::Int(3)).is_err(), "one member must miss it");
+        assert!(write(Value::Text("majority".to_owned())).is_ok());
+        assert!(
+            mongo_wire::hello(set.addresses()[still]).is_some_and(|hello| hello.is_secondary),
+            "it still answers"
+        );
+        set.go_on(still).unwrap();
+        assert!(write(Value::Int(3)).is_ok());
+    }
+}

@@ -82,3 +82,49 @@ impl CassandraSettings {
         format!("{commitlog}\n{hints}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::{CassandraCluster, Nodes, cassandra_wire, required_or_skip};
+
+    #[test]
+    fn two_clusters_run_at_once_each_with_its_own_settings() {
+        let start =
+            |purpose: Purpose| CassandraCluster::exclusive_with(Nodes::One, purpose.settings());
+        let Some(orders) = required_or_skip(start(Purpose::Orders), "Cassandra") else {
+            return;
+        };
+        let carts = start(Purpose::Carts).unwrap();
+        let set_to = |address: SocketAddr, name: &str, value: &str| {
+            let text = format!(
+                "SELECT name FROM system_views.settings WHERE name = '{name}' AND value = '{value}' ALLOW FILTERING"
+            );
+            assert_eq!(
+                cassandra_wire::count_rows(address, &text).unwrap(),
+                1,
+                "{name} of {address} is not {value}"
+            );
+        };
+        let (orders_at, carts_at) = (orders.contact_points()[0], carts.contact_points()[0]);
+        assert_ne!(orders_at, carts_at);
+        set_to(orders_at, "commitlog_sync", "group");
+        set_to(orders_at, "max_hint_window", "10800s");
+        set_to(carts_at, "commitlog_sync", "periodic");
+        set_to(carts_at, "max_hint_window", "3600s");
+    }
+
+    #[test]
+    fn hints_that_are_off_name_no_window() {
+        let settings = CassandraSettings {
+            commitlog: Commitlog::Batch,
+            hints: Hints::Off,
+        };
+        assert_eq!(
+            settings.lines(),
+            "commitlog_sync: batch\nhinted_handoff_enabled: false"
+        );
+    }
+}
