@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use layout::{Policy, ReadLevel};
 use model::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -50,8 +51,22 @@ pub struct ReadContext {
 pub enum Freshness {
     /// Everything acknowledged before the read began.
     Latest,
-    /// May lag behind by this much where the engine has cheaper copies.
-    MayLag { seconds: u32 },
+    /// May lag behind by this much where the engine has cheaper copies, but
+    /// never behind what the caller has seen: the change of its token, if it has one.
+    MayLag { seconds: u32, seen: Revision },
+}
+
+impl Freshness {
+    /// What a layout's policy allows to someone who has seen the change `seen`.
+    pub fn allowed(policy: &Policy, seen: Revision) -> Freshness {
+        match (policy.read, u32::try_from(policy.may_lag_seconds)) {
+            (_, Ok(0)) | (ReadLevel::Primary, _) => Freshness::Latest,
+            (_, seconds) => Freshness::MayLag {
+                seconds: seconds.unwrap_or(u32::MAX),
+                seen,
+            },
+        }
+    }
 }
 
 impl Generation {

@@ -27,18 +27,25 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod connect;
 mod control;
 mod document;
 mod engine;
 mod failure;
 mod guard;
 mod journal;
+mod lag;
 mod maintain;
 mod read;
 mod schema;
+mod secondary;
+mod sharding;
 mod validator;
 mod value;
 mod write;
 
 pub use config::{MongoConfig, OpenError};
 pub use engine::MongoEngine;
+pub use lag::{LAG_BOUNDS_MS, LagCounts};
+pub use schema::{SchemaCommand, commands};
+pub use sharding::Sharding;

@@ -85,7 +85,7 @@ impl MongoEngine {
         key: &RecordKey,
     ) -> Result<Option<Stored>, EngineError> {
         let finding = documents
-            .find_one(doc! { "_id": key.id.as_str() })
+            .find_one(self.named(key))
             .read_concern(ReadConcern::local());
         let found = answer(self.limit(), Asked::Read, finding).await?;
         found
@@ -98,7 +98,7 @@ impl MongoEngine {
         documents: &Collection<Document>,
         key: &RecordKey,
     ) -> Result<Option<Stored>, EngineError> {
-        let found = self.find_confirmed(documents, key.id.as_str()).await?;
+        let found = self.find_confirmed(documents, self.named(key)).await?;
         found
             .map(|document| from_document(key.collection, &document))
             .transpose()
@@ -108,19 +108,18 @@ impl MongoEngine {
     pub(crate) async fn find_confirmed(
         &self,
         documents: &Collection<Document>,
-        id: &str,
+        named: Document,
     ) -> Result<Option<Document>, EngineError> {
-        let id = doc! { "_id": id };
         let starting = documents.client().start_session().causal_consistency(true);
         let mut session = answer(self.limit(), Asked::Read, starting).await?;
         let newest = documents
-            .find_one(id.clone())
+            .find_one(named.clone())
             .projection(doc! { "_id": 1 })
             .read_concern(ReadConcern::local())
             .session(&mut session);
         answer(self.limit(), Asked::Read, newest).await?;
         let confirmed = documents
-            .find_one(id)
+            .find_one(named)
             .read_concern(ReadConcern::majority())
             .session(&mut session);
         Ok(answer(self.limit(), Asked::Read, confirmed).await?)
@@ -136,7 +135,8 @@ impl MongoEngine {
     ) -> Result<Swap, EngineError> {
         let result = match stamp {
             Some(stamp) => {
-                let filter = doc! { "_id": key.id.as_str(), "stamp": stamp };
+                let mut filter = self.named(key);
+                filter.insert("stamp", stamp);
                 let replacing = documents.replace_one(filter, document);
                 let replaced = answer(self.limit(), Asked::Write, replacing).await;
                 replaced.map(|result| {

@@ -1,5 +1,6 @@
 //! The contract of engines, on a real replica set that is killed with -9 where the suite says crash.
 
+#[path = "server/tables.rs"]
 mod tables;
 
 use std::sync::{Arc, Mutex};
