@@ -12,6 +12,7 @@ use engine_api::{
 };
 use mongodb::Database;
 use mongodb::bson::{Document, doc};
+use tokio::sync::MutexGuard;
 
 use crate::config::{MongoConfig, OpenError};
 use crate::connect::{Deployment, connect, prepare};
@@ -19,6 +20,7 @@ use crate::document::hex;
 use crate::guard::Guards;
 use crate::lag::{Lag, LagCounts};
 use crate::schema::{self, Place};
+use crate::turns::Turns;
 
 /// Records in one database of a MongoDB replica set.
 #[derive(Debug)]
@@ -30,6 +32,7 @@ pub struct MongoEngine {
     limit: Duration,
     secondary_max: Duration,
     lag: Lag,
+    turns: Turns,
 }
 
 impl MongoEngine {
@@ -47,6 +50,7 @@ impl MongoEngine {
             limit: config.answer_max(),
             secondary_max: config.secondary_max(),
             lag: Lag::new(),
+            turns: Turns::new(),
         };
         engine.guards().ensure().await?;
         Ok(engine)
@@ -94,6 +98,14 @@ impl MongoEngine {
 
     pub(crate) fn secondary_max(&self) -> Duration {
         self.secondary_max
+    }
+
+    /// The right to swap a record, as far as this process goes.
+    pub(crate) async fn turn(&self, key: &RecordKey) -> Result<MutexGuard<'_, ()>, EngineError> {
+        let waiting = tokio::time::timeout(self.limit, self.turns.take(key));
+        waiting.await.map_err(|_| EngineError::Unavailable {
+            reason: format!("too many others want to change {key}"),
+        })
     }
 
     /// The filter for one record. Shards are found by their key; a replica set

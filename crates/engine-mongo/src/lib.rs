@@ -40,6 +40,8 @@ mod read;
 mod schema;
 mod secondary;
 mod sharding;
+mod take;
+mod turns;
 mod validator;
 mod value;
 mod write;

@@ -64,7 +64,9 @@ async fn place(engine: &MongoEngine, id: &str) {
         .with(Field::OrderId, Value::text(id))
         .with(Field::UserId, Value::text("U-1"))
         .with(Field::Status, Value::text("created"))
-        .with(Field::CreatedAt, Value::Timestamp(at));
+        .with(Field::CreatedAt, Value::Timestamp(at))
+        .with(Field::Total, Value::Decimal("19.80".parse().unwrap()))
+        .with(Field::Lines, Value::List(vec![]));
     let order = Change::CreateIfAbsent {
         key: order_key(id),
         header,
@@ -101,6 +103,7 @@ async fn orders_go_on_after_the_primary_was_killed_and_none_is_lost_or_doubled()
         header: Fields::new()
             .with(Field::ProductId, Value::text("P-1"))
             .with(Field::Category, Value::text("lamps"))
+            .with(Field::Name, Value::text("a lamp"))
             .with(Field::Price, Value::Decimal("9.90".parse().unwrap())),
         parts: vec![],
     };

@@ -5,6 +5,7 @@
 
 mod failover;
 mod fences;
+mod flash_sale;
 mod journal;
 mod lagging;
 mod loss;
