@@ -87,3 +87,27 @@ impl fmt::Display for MoverTerm {
         write!(f, "{} (term {})", self.move_name, self.term)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use layout::WriteLevel;
+
+    use super::*;
+
+    #[test]
+    fn only_a_policy_with_a_lag_lets_an_answer_lag() {
+        let seen = Revision::ZERO;
+        let allowed = |read, may_lag_seconds| {
+            let policy = Policy {
+                may_lag_seconds,
+                ..Policy::new(read, WriteLevel::Majority)
+            };
+            Freshness::allowed(&policy, seen)
+        };
+        let lag = |seconds| Freshness::MayLag { seconds, seen };
+        assert_eq!(allowed(ReadLevel::Secondary, 5), lag(5));
+        assert_eq!(allowed(ReadLevel::Secondary, u64::MAX), lag(u32::MAX));
+        assert_eq!(allowed(ReadLevel::Secondary, 0), Freshness::Latest);
+        assert_eq!(allowed(ReadLevel::Primary, 5), Freshness::Latest);
+    }
+}

@@ -107,6 +107,10 @@ async fn no_piece_is_sold_twice_and_none_is_left_over() {
     };
     assert_eq!(refused(&dear, &moved), ORDERS);
 
+    let twins = at_once(engines, |number| take(number / 2, PRICE)).await;
+    assert_eq!(done(&twins), ORDERS, "each order asks twice at once");
+    assert_eq!(counts(engines[0], "moscow").await, [300, 100, 200, 0]);
+
     let winners = (RECEIVED / u64::from(PIECES)) as usize;
     let first = at_once(engines, |order| take(order, PRICE)).await;
     assert_eq!(done(&first), winners);
