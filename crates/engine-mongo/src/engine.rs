@@ -18,7 +18,8 @@ use crate::config::{MongoConfig, OpenError};
 use crate::connect::{Deployment, connect, prepare};
 use crate::document::hex;
 use crate::guard::Guards;
-use crate::lag::{Lag, LagCounts};
+use crate::lag::Lag;
+use crate::lag_counts::LagCounts;
 use crate::schema::{self, Place};
 use crate::turns::Turns;
 

@@ -16,7 +16,6 @@
 //! cannot give one, where a plain read would make its past look new.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,6 +26,7 @@ use tokio::task::JoinHandle;
 
 use crate::failure::{Asked, answer};
 use crate::guard::GUARDS;
+use crate::lag_counts::{LagCounts, count};
 
 /// How often the primary's cluster time is asked for.
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
@@ -43,29 +43,6 @@ const REST: Duration = Duration::from_secs(1);
 /// A change is acknowledged at the latest this long after its revision was
 /// proposed: requests live shorter.
 const CHANGE_LIFE_MAX: Duration = Duration::from_secs(60);
-
-/// Upper bounds of the histogram of served lag, in milliseconds.
-pub const LAG_BOUNDS_MS: [u64; 9] = [100, 250, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 60_000];
-
-/// Reads that were allowed to lag, since the engine was opened, for metrics.
-#[derive(Debug, Default)]
-pub struct LagCounts {
-    /// Answered by a secondary, by how old the answer was at the most: a count
-    /// for each of [`LAG_BOUNDS_MS`] and one for what is above.
-    pub served: [AtomicU64; LAG_BOUNDS_MS.len() + 1],
-    /// The oldest answer that a secondary gave.
-    pub served_ms_max: AtomicU64,
-    /// Answered by the primary because a secondary was too far behind, or silent.
-    pub behind: AtomicU64,
-    /// Answered by the primary because a secondary failed a moment ago.
-    pub rested: AtomicU64,
-    /// Answered by the primary because its cluster time was not known yet, or is too old.
-    pub unsampled: AtomicU64,
-    /// Answered by the primary because the caller's own last change may be missing elsewhere.
-    pub own_change: AtomicU64,
-    /// Samples of the cluster time that failed.
-    pub samples_failed: AtomicU64,
-}
 
 /// The primary's cluster time at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,38 +92,6 @@ impl Samples {
     }
 }
 
-impl LagCounts {
-    pub fn served_in_all(&self) -> u64 {
-        self.served
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed))
-            .sum()
-    }
-
-    /// Reads that were allowed to lag but that the primary answered.
-    pub fn fallbacks(&self) -> u64 {
-        [
-            &self.behind,
-            &self.rested,
-            &self.unsampled,
-            &self.own_change,
-        ]
-        .map(|count| count.load(Ordering::Relaxed))
-        .iter()
-        .sum()
-    }
-
-    fn serve(&self, age: Duration) {
-        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-        let bucket = LAG_BOUNDS_MS
-            .iter()
-            .position(|bound| age_ms <= *bound)
-            .unwrap_or(LAG_BOUNDS_MS.len());
-        self.served[bucket].fetch_add(1, Ordering::Relaxed);
-        self.served_ms_max.fetch_max(age_ms, Ordering::Relaxed);
-    }
-}
-
 impl Lag {
     pub fn new() -> Lag {
         Lag {
@@ -183,18 +128,22 @@ impl Lag {
         sample
     }
 
-    /// Whether an answer that waited for `sample` may be given. It shows
-    /// everything up to `shown`, which is how its age is measured.
-    pub fn serve(&self, sample: Sample, shown: Option<bson::Timestamp>, lag_max: Duration) -> bool {
+    /// How old an answer is at the most that waited for `sample` and shows
+    /// everything up to `shown`; `None` when it is too old.
+    pub fn age(
+        &self,
+        sample: Sample,
+        shown: Option<bson::Timestamp>,
+        lag_max: Duration,
+    ) -> Option<Duration> {
         let now = Instant::now();
         let age_max = now.duration_since(sample.asked);
         if age_max > lag_max {
             count(&self.shared.counts.behind);
-            return false;
+            return None;
         }
         let shown = shown.and_then(|shown| lock(&self.shared.samples).age(shown, now));
-        self.shared.counts.serve(shown.unwrap_or(age_max));
-        true
+        Some(shown.unwrap_or(age_max))
     }
 
     /// A secondary did not answer in time: leave them alone for a moment.
@@ -257,10 +206,6 @@ fn sample_command() -> Document {
         "readConcern": { "level": "linearizable" },
         "maxTimeMS": i64::try_from(SAMPLE_MAX.as_millis()).unwrap_or(i64::MAX),
     }
-}
-
-pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

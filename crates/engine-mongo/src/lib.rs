@@ -36,6 +36,7 @@ mod failure;
 mod guard;
 mod journal;
 mod lag;
+mod lag_counts;
 mod maintain;
 mod read;
 mod schema;
@@ -49,6 +50,6 @@ mod write;
 
 pub use config::{MongoConfig, OpenError};
 pub use engine::MongoEngine;
-pub use lag::{LAG_BOUNDS_MS, LagCounts};
+pub use lag_counts::{LAG_BOUNDS_MS, LagCounts};
 pub use schema::{SchemaCommand, commands};
 pub use sharding::Sharding;

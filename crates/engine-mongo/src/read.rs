@@ -15,7 +15,7 @@ use mongodb::bson::{Bson, Document, doc};
 use crate::document::from_document;
 use crate::engine::MongoEngine;
 use crate::failure::{Asked, answer};
-use crate::lag::count;
+use crate::lag_counts::count;
 use crate::validator::scope_filter;
 use crate::value::field_to_bson;
 
@@ -31,19 +31,16 @@ impl MongoEngine {
             order: Document::new(),
             limit: 1,
         };
-        if let Some(lagging) = self.lagging(context) {
-            let found = self.ask_secondary(&documents, &wanted, &lagging).await;
-            if let Some(records) = found.map(|found| records(key.collection, &found)) {
-                let record = records?.pop();
-                // The record itself may prove that the caller's change is in it.
-                let newest = record
-                    .as_ref()
-                    .map_or(Revision::ZERO, Record::newest_revision);
-                if lagging.covered || newest >= lagging.seen {
-                    return Ok(record);
-                }
-                count(&self.lag_counts().own_change);
+        if let Some(lagging) = self.lagging(context)
+            && let Some((found, age)) = self.ask_secondary(&documents, &wanted, &lagging).await
+        {
+            let record = records(key.collection, &found)?.pop();
+            let proved = |record: &Record| shows(record, lagging.seen);
+            if lagging.covered || record.as_ref().is_some_and(proved) {
+                self.lag_counts().serve(age);
+                return Ok(record);
             }
+            count(&self.lag_counts().own_change);
         }
         let found = self.ask_primary(&documents, &wanted).await?;
         Ok(records(key.collection, &found)?.pop())
@@ -137,7 +134,10 @@ impl MongoEngine {
             // A page cannot show that nothing is missing from it.
             if !lagging.covered {
                 count(&self.lag_counts().own_change);
-            } else if let Some(found) = self.ask_secondary(&documents, &wanted, &lagging).await {
+            } else if let Some((found, age)) =
+                self.ask_secondary(&documents, &wanted, &lagging).await
+            {
+                self.lag_counts().serve(age);
                 return records(collection, &found);
             }
         }
@@ -175,6 +175,13 @@ impl Wanted {
 fn records(collection: Collection, found: &[Document]) -> Result<Vec<Record>, EngineError> {
     let record = |document| Ok(from_document(collection, document)?.record);
     found.iter().map(record).collect()
+}
+
+/// Whether the caller's change is in the record, and with it all that the caller
+/// did before. A newer one proves nothing: another part may have got it first.
+fn shows(record: &Record, seen: Revision) -> bool {
+    let mut parts = record.parts.values();
+    record.header.revision == seen || parts.any(|part| part.revision == seen)
 }
 
 fn path_filter(query: &Query, context: ReadContext) -> Result<Document, EngineError> {

@@ -47,20 +47,21 @@ impl MongoEngine {
         })
     }
 
-    /// `None` when no secondary has caught up in time: the primary then answers.
+    /// Documents and how old they are at the most. `None` when no secondary has
+    /// caught up in time: the primary then answers.
     pub(crate) async fn ask_secondary(
         &self,
         documents: &mongodb::Collection<Document>,
         wanted: &Wanted,
         lagging: &Lagging,
-    ) -> Option<Vec<Document>> {
+    ) -> Option<(Vec<Document>, Duration)> {
         let asking = self.find_after(documents, wanted, lagging.sample.time);
         let Ok((found, shown)) = answer(self.secondary_max(), Asked::Read, asking).await else {
             self.lag().rest();
             return None;
         };
-        let fresh = self.lag().serve(lagging.sample, shown, lagging.lag_max);
-        fresh.then_some(found)
+        let age = self.lag().age(lagging.sample, shown, lagging.lag_max)?;
+        Some((found, age))
     }
 
     /// The documents on a secondary that has reached `after`, and how far it has got.
