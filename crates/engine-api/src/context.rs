@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use layout::{Policy, ReadLevel};
 use model::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -50,8 +51,22 @@ pub struct ReadContext {
 pub enum Freshness {
     /// Everything acknowledged before the read began.
     Latest,
-    /// May lag behind by this much where the engine has cheaper copies.
-    MayLag { seconds: u32 },
+    /// May lag behind by this much where the engine has cheaper copies, but
+    /// never behind what the caller has seen: the change of its token, if it has one.
+    MayLag { seconds: u32, seen: Revision },
+}
+
+impl Freshness {
+    /// What a layout's policy allows to someone who has seen the change `seen`.
+    pub fn allowed(policy: &Policy, seen: Revision) -> Freshness {
+        match (policy.read, u32::try_from(policy.may_lag_seconds)) {
+            (_, Ok(0)) | (ReadLevel::Primary, _) => Freshness::Latest,
+            (_, seconds) => Freshness::MayLag {
+                seconds: seconds.unwrap_or(u32::MAX),
+                seen,
+            },
+        }
+    }
 }
 
 impl Generation {
@@ -70,5 +85,29 @@ impl fmt::Display for Generation {
 impl fmt::Display for MoverTerm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (term {})", self.move_name, self.term)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use layout::WriteLevel;
+
+    use super::*;
+
+    #[test]
+    fn only_a_policy_with_a_lag_lets_an_answer_lag() {
+        let seen = Revision::ZERO;
+        let allowed = |read, may_lag_seconds| {
+            let policy = Policy {
+                may_lag_seconds,
+                ..Policy::new(read, WriteLevel::Majority)
+            };
+            Freshness::allowed(&policy, seen)
+        };
+        let lag = |seconds| Freshness::MayLag { seconds, seen };
+        assert_eq!(allowed(ReadLevel::Secondary, 5), lag(5));
+        assert_eq!(allowed(ReadLevel::Secondary, u64::MAX), lag(u32::MAX));
+        assert_eq!(allowed(ReadLevel::Secondary, 0), Freshness::Latest);
+        assert_eq!(allowed(ReadLevel::Primary, 5), Freshness::Latest);
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const CONTROL: &str = "caravan_control";
 impl ControlStore for MongoEngine {
     async fn control_get(&self, name: &str) -> Result<Option<ControlValue>, EngineError> {
         let values = self.database().collection::<Document>(CONTROL);
-        let found = self.find_confirmed(&values, name).await?;
+        let found = self.find_confirmed(&values, doc! { "_id": name }).await?;
         found.map(|document| value_of(name, &document)).transpose()
     }
 

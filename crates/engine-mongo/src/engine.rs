@@ -11,20 +11,29 @@ use engine_api::{
     WriteContext, validate, validate_alone, validate_together,
 };
 use mongodb::Database;
-use mongodb::bson::Document;
+use mongodb::bson::{Document, doc};
+use tokio::sync::MutexGuard;
 
 use crate::config::{MongoConfig, OpenError};
-use crate::control::CONTROL;
-use crate::guard::{GUARDS, Guards};
+use crate::connect::{Deployment, connect, prepare};
+use crate::document::hex;
+use crate::guard::Guards;
+use crate::lag::Lag;
+use crate::lag_counts::LagCounts;
 use crate::schema::{self, Place};
+use crate::turns::Turns;
 
 /// Records in one database of a MongoDB replica set.
 #[derive(Debug)]
 pub struct MongoEngine {
     capabilities: Capabilities,
     database: Database,
+    deployment: Deployment,
     places: Vec<Place>,
     limit: Duration,
+    secondary_max: Duration,
+    lag: Lag,
+    turns: Turns,
 }
 
 impl MongoEngine {
@@ -32,18 +41,17 @@ impl MongoEngine {
     /// do so at once.
     pub async fn open(config: MongoConfig) -> Result<MongoEngine, OpenError> {
         let places = schema::places(&config.tables)?;
-        let database = schema::connect(&config).await?;
-        let limit = config.answer_max();
-        schema::create_collection(&database, GUARDS, limit).await?;
-        schema::create_collection(&database, CONTROL, limit).await?;
-        for place in &places {
-            schema::prepare(&database, place, limit).await?;
-        }
+        let connected = connect(&config).await?;
+        prepare(&connected, &config, &places).await?;
         let engine = MongoEngine {
             capabilities: capabilities(&places),
-            database,
+            database: connected.database,
+            deployment: connected.deployment,
             places,
-            limit,
+            limit: config.answer_max(),
+            secondary_max: config.secondary_max(),
+            lag: Lag::new(),
+            turns: Turns::new(),
         };
         engine.guards().ensure().await?;
         Ok(engine)
@@ -73,6 +81,42 @@ impl MongoEngine {
             database: &self.database,
             places: &self.places,
             limit: self.limit,
+        }
+    }
+
+    /// Reads that were allowed to lag, and who answered them.
+    pub fn lag_counts(&self) -> &LagCounts {
+        self.lag.counts()
+    }
+
+    pub(crate) fn lag(&self) -> &Lag {
+        &self.lag
+    }
+
+    pub(crate) fn deployment(&self) -> Deployment {
+        self.deployment
+    }
+
+    pub(crate) fn secondary_max(&self) -> Duration {
+        self.secondary_max
+    }
+
+    /// The right to swap a record, as far as this process goes.
+    pub(crate) async fn turn(&self, key: &RecordKey) -> Result<MutexGuard<'_, ()>, EngineError> {
+        let waiting = tokio::time::timeout(self.limit, self.turns.take(key));
+        waiting.await.map_err(|_| EngineError::Unavailable {
+            reason: format!("too many others want to change {key}"),
+        })
+    }
+
+    /// The filter for one record. Shards are found by their key; a replica set
+    /// needs the id only.
+    pub(crate) fn named(&self, key: &RecordKey) -> Document {
+        match self.deployment {
+            Deployment::ReplicaSet { .. } => doc! { "_id": key.id.as_str() },
+            Deployment::Sharded => {
+                doc! { "_id": key.id.as_str(), "shard_key": hex(&key.shard_key) }
+            }
         }
     }
 
@@ -133,8 +177,12 @@ impl Engine for MongoEngine {
         }
     }
 
-    async fn get(&self, key: &RecordKey, _: ReadContext) -> Result<Option<Record>, EngineError> {
-        self.read_one(key).await
+    async fn get(
+        &self,
+        key: &RecordKey,
+        context: ReadContext,
+    ) -> Result<Option<Record>, EngineError> {
+        self.read_one(key, context).await
     }
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {

@@ -20,8 +20,8 @@ pub(crate) const CHANGE_STREAM_HISTORY_LOST: i32 = 286;
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
 
 const BAD_VALUE: i32 = 2;
-const UNAUTHORIZED: i32 = 13;
-const AUTHENTICATION_FAILED: i32 = 18;
+pub(crate) const UNAUTHORIZED: i32 = 13;
+pub(crate) const AUTHENTICATION_FAILED: i32 = 18;
 const INDEX_OPTIONS_CONFLICT: i32 = 85;
 const INDEX_KEY_SPECS_CONFLICT: i32 = 86;
 const OBJECT_TOO_LARGE: i32 = 10_334;

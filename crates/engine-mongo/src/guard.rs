@@ -241,13 +241,8 @@ impl Guards<'_> {
     async fn replace_token(&self, old: &str) -> Result<String, EngineError> {
         let token = new_token();
         for place in self.places {
-            create_indexes(
-                self.database,
-                &place.name,
-                vec![token_index(&token)],
-                self.limit,
-            )
-            .await?;
+            let command = create_indexes(&place.name, vec![token_index(&token)]);
+            answer(self.limit, Asked::Write, self.database.run_command(command)).await?;
         }
         self.drop_token(old).await?;
         Ok(token)

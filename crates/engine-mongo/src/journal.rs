@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use engine_api::{
     ChangeKind, EngineError, JOURNAL_ENTRIES_MAX, JournalEntry, JournalEvent, JournalPage,
-    Position, Timestamp,
+    Position, Revision, Timestamp,
 };
 use mongodb::bson::{Bson, Document, deserialize_from_document, doc, serialize_to_document};
 use mongodb::change_stream::ChangeStream;
@@ -80,8 +80,8 @@ impl MongoEngine {
             .collect();
         names.push(GUARDS);
         let kept = ["_id", "shard_key", "change", "written_at", "fence"];
-        let forgotten = format!("updateDescription.updatedFields.{FORGOTTEN}");
-        let mut projection = doc! { "operationType": 1, "ns": 1, forgotten: 1 };
+        let updated = "updateDescription.updatedFields";
+        let mut projection = doc! { "operationType": 1, "ns": 1, updated: 1 };
         projection.extend(kept.map(|name| (format!("fullDocument.{name}"), Bson::Int32(1))));
         let watching = self
             .database()
@@ -90,7 +90,7 @@ impl MongoEngine {
                 doc! { "$match": { "ns.coll": { "$in": names } } },
                 doc! { "$project": projection },
             ])
-            // Our own writes are whole documents; this is for those of other programs.
+            // For updates of stock, which are no whole documents, and for other programs.
             .full_document(FullDocumentType::UpdateLookup)
             .max_await_time(NEWS_MAX)
             .resume_after(after);
@@ -140,27 +140,33 @@ impl MongoEngine {
             return Ok(None);
         };
         let read = || {
-            let change = inner(document, "change")?;
-            let removed = flag(change, "removed")?;
+            let removed = flag(inner(document, "change")?, "removed")?;
             let kind = if removed {
                 ChangeKind::Removed
             } else {
                 ChangeKind::Written
             };
-            let key = key_of(place.collection, document)?;
             let event = JournalEvent::Changed {
-                key,
+                key: key_of(place.collection, document)?,
                 kind,
-                revision: revision(change, "revision")?,
+                revision: revision_of(event, document)?,
             };
-            Ok((
-                Timestamp::from_unix_micros(long(document, "written_at")?),
-                event,
-            ))
+            let written_at = long(document, "written_at")?;
+            Ok((Timestamp::from_unix_micros(written_at), event))
         };
         read()
             .map(Some)
             .map_err(|unreadable: Unreadable| unreadable.at(place.collection, document))
+    }
+}
+
+/// An update's document is looked up later and may show a later change; the
+/// update itself says what it set. The name with the dot is one name there.
+fn revision_of(event: &Document, document: &Document) -> Result<Revision, Unreadable> {
+    let updated = inner(event, "updateDescription").and_then(|it| inner(it, "updatedFields"));
+    match updated {
+        Ok(fields) if fields.contains_key("change.revision") => revision(fields, "change.revision"),
+        _ => revision(inner(document, "change")?, "revision"),
     }
 }
 

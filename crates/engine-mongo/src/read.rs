@@ -3,28 +3,47 @@
 //! Every path is asked of the authority itself, so no derived row can be out of
 //! date (W9); the layout's derived tables are its indexes.
 
-use engine_api::layout::{AccessPath, Direction};
+use engine_api::layout::{AccessPath, Collection, Direction};
 use engine_api::{
-    Cursor, EngineError, PAGE_RECORDS_MAX, Page, Query, ReadContext, Record, RecordKey, Scan,
-    ScanPage, ScanPosition,
+    Cursor, EngineError, PAGE_RECORDS_MAX, Page, Query, ReadContext, Record, RecordKey, Revision,
+    Scan, ScanPage, ScanPosition,
 };
 use futures::TryStreamExt;
+use mongodb::action::Find;
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::document::from_document;
 use crate::engine::MongoEngine;
 use crate::failure::{Asked, answer};
+use crate::lag_counts::count;
 use crate::validator::scope_filter;
 use crate::value::field_to_bson;
 
 impl MongoEngine {
-    pub(crate) async fn read_one(&self, key: &RecordKey) -> Result<Option<Record>, EngineError> {
+    pub(crate) async fn read_one(
+        &self,
+        key: &RecordKey,
+        context: ReadContext,
+    ) -> Result<Option<Record>, EngineError> {
         let documents = self.documents(key.collection)?;
-        let finding = documents.find_one(doc! { "_id": key.id.as_str() });
-        match answer(self.limit(), Asked::Read, finding).await? {
-            Some(document) => Ok(Some(from_document(key.collection, &document)?.record)),
-            None => Ok(None),
+        let wanted = Wanted {
+            filter: self.named(key),
+            order: Document::new(),
+            limit: 1,
+        };
+        if let Some(lagging) = self.lagging(context)
+            && let Some((found, age)) = self.ask_secondary(&documents, &wanted, &lagging).await
+        {
+            let record = records(key.collection, &found)?.pop();
+            let proved = |record: &Record| shows(record, lagging.seen);
+            if lagging.covered || record.as_ref().is_some_and(proved) {
+                self.lag_counts().serve(age);
+                return Ok(record);
+            }
+            count(&self.lag_counts().own_change);
         }
+        let found = self.ask_primary(&documents, &wanted).await?;
+        Ok(records(key.collection, &found)?.pop())
     }
 
     pub(crate) async fn read_path(
@@ -53,9 +72,12 @@ impl MongoEngine {
         let mut records = self
             .page(
                 shape.collection,
-                path_filter(query, context)?,
-                order,
-                limit + 1,
+                Wanted {
+                    filter: path_filter(query, context)?,
+                    order,
+                    limit: limit + 1,
+                },
+                Some(context),
             )
             .await?;
         let more = records.len() > limit;
@@ -83,7 +105,15 @@ impl MongoEngine {
         };
         let limit = scan.limit.clamp(1, PAGE_RECORDS_MAX);
         let mut images = self
-            .page(scan.collection, filter, doc! { "_id": 1 }, limit + 1)
+            .page(
+                scan.collection,
+                Wanted {
+                    filter,
+                    order: doc! { "_id": 1 },
+                    limit: limit + 1,
+                },
+                None,
+            )
             .await?;
         let more = images.len() > limit;
         images.truncate(limit);
@@ -92,30 +122,66 @@ impl MongoEngine {
         Ok(ScanPage { images, next })
     }
 
+    /// Without a context nothing may lag.
     async fn page(
         &self,
-        collection: engine_api::layout::Collection,
-        filter: Document,
-        order: Document,
-        limit: usize,
+        collection: Collection,
+        wanted: Wanted,
+        context: Option<ReadContext>,
     ) -> Result<Vec<Record>, EngineError> {
         let documents = self.documents(collection)?;
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let finding = async {
-            documents
-                .find(filter)
-                .sort(order)
-                .limit(limit)
-                .await?
-                .try_collect()
-                .await
-        };
-        let found: Vec<Document> = answer(self.limit(), Asked::Read, finding).await?;
-        let records = found
-            .iter()
-            .map(|document| Ok(from_document(collection, document)?.record));
-        records.collect()
+        if let Some(lagging) = context.and_then(|context| self.lagging(context)) {
+            // A page cannot show that nothing is missing from it.
+            if !lagging.covered {
+                count(&self.lag_counts().own_change);
+            } else if let Some((found, age)) =
+                self.ask_secondary(&documents, &wanted, &lagging).await
+            {
+                self.lag_counts().serve(age);
+                return records(collection, &found);
+            }
+        }
+        records(collection, &self.ask_primary(&documents, &wanted).await?)
     }
+
+    async fn ask_primary(
+        &self,
+        documents: &mongodb::Collection<Document>,
+        wanted: &Wanted,
+    ) -> Result<Vec<Document>, EngineError> {
+        let finding = async { wanted.find(documents).await?.try_collect().await };
+        Ok(answer(self.limit(), Asked::Read, finding).await?)
+    }
+}
+
+/// Documents to be found.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub filter: Document,
+    pub order: Document,
+    pub limit: usize,
+}
+
+impl Wanted {
+    pub fn find<'a>(&self, documents: &'a mongodb::Collection<Document>) -> Find<'a, Document> {
+        let limit = i64::try_from(self.limit).unwrap_or(i64::MAX);
+        documents
+            .find(self.filter.clone())
+            .sort(self.order.clone())
+            .limit(limit)
+    }
+}
+
+fn records(collection: Collection, found: &[Document]) -> Result<Vec<Record>, EngineError> {
+    let record = |document| Ok(from_document(collection, document)?.record);
+    found.iter().map(record).collect()
+}
+
+/// Whether the caller's change is in the record, and with it all that the caller
+/// did before. A newer one proves nothing: another part may have got it first.
+fn shows(record: &Record, seen: Revision) -> bool {
+    let mut parts = record.parts.values();
+    record.header.revision == seen || parts.any(|part| part.revision == seen)
 }
 
 fn path_filter(query: &Query, context: ReadContext) -> Result<Document, EngineError> {

@@ -1,22 +1,77 @@
-//! The database: a collection for each authority table, an index for each
-//! derived one, made if they are not there yet.
+//! The database as commands: a collection for each authority table, an index
+//! for each derived one, and for a sharded deployment how they are divided. Pure.
 
-use std::time::Duration;
+use std::fmt;
 
 use engine_api::EngineError;
-use engine_api::layout::{AccessPath, Collection, Direction, KeyColumn, Role, Table};
+use engine_api::layout::{AccessPath, Collection, Direction, KeyColumn, Layout, Role, Table};
 use mongodb::bson::{Document, doc};
-use mongodb::options::{
-    Acknowledgment, ClientOptions, DatabaseOptions, ReadConcern, ReadPreference, SelectionCriteria,
-    WriteConcern,
-};
-use mongodb::{Client, Database};
 
 use crate::config::{MongoConfig, OpenError};
 use crate::control::CONTROL;
-use crate::failure::{Asked, Failure, NAMESPACE_EXISTS, answer};
 use crate::guard::GUARDS;
 use crate::value::field_to_bson;
+
+/// A command and the database that it is sent to. Prints as a line for `mongosh`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SchemaCommand {
+    pub database: String,
+    pub command: Document,
+}
+
+/// Everything that makes the database of one engine of a layout: collections
+/// and indexes, as the engine itself makes them when it opens, then what a
+/// sharded deployment needs besides.
+pub fn commands(
+    layout: &Layout,
+    engine: &str,
+    database: &str,
+) -> Result<Vec<SchemaCommand>, OpenError> {
+    let config = MongoConfig::of_layout(layout, engine, "", database);
+    let places = places(&config.tables)?;
+    let to = |database: &str| {
+        let database = database.to_owned();
+        move |command| SchemaCommand {
+            database: database.clone(),
+            command,
+        }
+    };
+    let created = creation(&places).into_iter().map(to(database));
+    let divided = division(&config, &places)
+        .into_iter()
+        .flat_map(|(_, commands)| commands);
+    let sharded = std::iter::once(enable_sharding(database)).chain(divided);
+    Ok(created.chain(sharded.map(to("admin"))).collect())
+}
+
+/// How a sharded deployment divides the collections: namespaces and their
+/// commands for `admin`.
+pub(crate) fn division(config: &MongoConfig, places: &[Place]) -> Vec<(String, Vec<Document>)> {
+    let divided = |place: &Place| {
+        let sharding = config
+            .sharding
+            .iter()
+            .find(|sharding| sharding.collection == place.collection)?;
+        let namespace = format!("{}.{}", config.database, place.name);
+        let commands = sharding.commands(&namespace);
+        Some((namespace, commands))
+    };
+    places.iter().filter_map(divided).collect()
+}
+
+pub(crate) fn enable_sharding(database: &str) -> Document {
+    doc! { "enableSharding": database }
+}
+
+impl fmt::Display for SchemaCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "db.getSiblingDB({:?}).runCommand({})",
+            self.database, self.command
+        )
+    }
+}
 
 /// An expired record is left alone this long by the server's own collector,
 /// whose clock is not the writers'.
@@ -47,50 +102,6 @@ impl Place {
                 given == shape.equals && (only.is_none() || only == shape.only)
             })
     }
-}
-
-/// A driver's handle on the database: majority and journal for writes, the
-/// majority's view of the primary for reads.
-pub(crate) async fn connect(config: &MongoConfig) -> Result<Database, OpenError> {
-    let bad = |error: mongodb::error::Error| OpenError::BadUri {
-        reason: error.to_string(),
-    };
-    let mut options = ClientOptions::parse(&config.uri).await.map_err(bad)?;
-    options.app_name.get_or_insert_with(|| "caravan".to_owned());
-    options.server_selection_timeout = Some(config.selection_max());
-    options.connect_timeout = Some(config.selection_max());
-    options.retry_writes = Some(true);
-    let client = Client::with_options(options).map_err(bad)?;
-    let database = client.database_with_options(
-        &config.database,
-        DatabaseOptions::builder()
-            .write_concern(write_concern())
-            .read_concern(ReadConcern::majority())
-            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
-            .build(),
-    );
-    let asking = database.run_command(doc! { "hello": 1 });
-    let hello = answer(config.answer_max(), Asked::Read, asking)
-        .await
-        .map_err(engine)?;
-    if !hello.contains_key("setName") {
-        return Err(OpenError::NotAReplicaSet {
-            address: config.uri.clone(),
-        });
-    }
-    Ok(database)
-}
-
-fn write_concern() -> WriteConcern {
-    WriteConcern::builder()
-        .w(Acknowledgment::Majority)
-        .journal(true)
-        .build()
-}
-
-/// The same for commands, which do not inherit it.
-pub(crate) fn write_concern_of_command() -> Document {
-    doc! { "w": "majority", "j": true }
 }
 
 pub(crate) fn places(tables: &[Table]) -> Result<Vec<Place>, OpenError> {
@@ -151,13 +162,32 @@ pub(crate) fn place_of(places: &[Place], collection: Collection) -> Result<&Plac
         .ok_or(EngineError::NoTable { collection })
 }
 
-/// Makes what is missing; what is there already stays as it is.
-pub(crate) async fn prepare(
-    database: &Database,
-    place: &Place,
-    limit: Duration,
-) -> Result<(), OpenError> {
-    create_collection(database, &place.name, limit).await?;
+/// What makes the database, in order. Running it again changes nothing.
+pub(crate) fn creation(places: &[Place]) -> Vec<Document> {
+    let own = [GUARDS, CONTROL].map(create_collection).into_iter();
+    let shop = places.iter().flat_map(|place| {
+        [
+            create_collection(&place.name),
+            create_indexes(&place.name, indexes(place)),
+        ]
+    });
+    own.chain(shop).collect()
+}
+
+pub(crate) fn create_indexes(collection: &str, indexes: Vec<Document>) -> Document {
+    doc! { "createIndexes": collection, "indexes": indexes, "writeConcern": write_concern_of_command() }
+}
+
+/// Commands do not inherit the database's own.
+pub(crate) fn write_concern_of_command() -> Document {
+    doc! { "w": "majority", "j": true }
+}
+
+fn create_collection(name: &str) -> Document {
+    doc! { "create": name, "writeConcern": write_concern_of_command() }
+}
+
+fn indexes(place: &Place) -> Vec<Document> {
     let mut indexes: Vec<Document> = place.indexes.iter().map(index).collect();
     indexes.push(doc! {
         "name": "caravan_expiry", "key": { "expires_at": 1 },
@@ -177,39 +207,7 @@ pub(crate) async fn prepare(
             "expireAfterSeconds": COLLECT_MARGIN_SECONDS,
         });
     }
-    create_indexes(database, &place.name, indexes, limit)
-        .await
-        .map_err(engine)
-}
-
-pub(crate) async fn create_collection(
-    database: &Database,
-    name: &str,
-    limit: Duration,
-) -> Result<(), OpenError> {
-    let command = doc! { "create": name, "writeConcern": write_concern_of_command() };
-    match answer(limit, Asked::Write, database.run_command(command)).await {
-        Ok(_)
-        | Err(Failure::Refused {
-            code: NAMESPACE_EXISTS,
-            ..
-        }) => Ok(()),
-        Err(failure) => Err(engine(failure)),
-    }
-}
-
-pub(crate) async fn create_indexes(
-    database: &Database,
-    collection: &str,
-    indexes: Vec<Document>,
-    limit: Duration,
-) -> Result<(), Failure> {
-    let command = doc! {
-        "createIndexes": collection, "indexes": indexes, "writeConcern": write_concern_of_command(),
-    };
-    answer(limit, Asked::Write, database.run_command(command))
-        .await
-        .map(|_| ())
+    indexes
 }
 
 /// An index that no document enters; only its name counts, see `guard`.
@@ -255,8 +253,4 @@ fn refused(table: &Table, reason: &str) -> OpenError {
         table: table.name.clone(),
         reason: reason.to_owned(),
     }
-}
-
-fn engine(failure: Failure) -> OpenError {
-    OpenError::Engine(failure.into())
 }

@@ -21,10 +21,10 @@ use crate::engine::MongoEngine;
 use crate::failure::{Asked, DOCUMENT_VALIDATION_FAILURE, DUPLICATE_KEY, Failure, answer};
 
 /// How often one change is decided anew because others changed the record in
-/// between. Of the writers in a round one always wins.
-const ROUNDS_MAX: u32 = 128;
+/// between. Whenever one loses, another has won.
+const LOSSES_MAX: u32 = 128;
 
-/// A writer that lost waits this long for each round it lost, up to the maximum.
+/// A writer that lost waits this long for each time it lost, up to the maximum.
 const PAUSE_STEP: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
@@ -40,42 +40,59 @@ impl MongoEngine {
         change: &Change,
         context: &WriteContext,
     ) -> Result<Outcome, EngineError> {
+        if let Some(outcome) = self.take_at_once(change, context).await? {
+            return Ok(outcome);
+        }
         let key = change.key();
         let documents = self.documents(key.collection)?;
-        for round in 0..ROUNDS_MAX {
-            if round > 0 {
-                tokio::time::sleep((PAUSE_STEP * round).min(PAUSE_MAX)).await;
-            }
-            let mut stored = self.read_newest(&documents, key).await?;
-            let mut decision = decide(record_of(&stored), change, context)?;
-            if let Decision::Answer(_) = decision {
-                stored = self.read_confirmed(&documents, key).await?;
-                decision = decide(record_of(&stored), change, context)?;
-            }
-            match decision {
+        let mut turn = None;
+        let mut lost = 0;
+        while lost < LOSSES_MAX {
+            let (stored, decision) = self.look(&documents, change, context).await?;
+            let (record, kind, revision) = match decision {
                 Decision::Answer(outcome) => {
                     self.admit(key, &context.authority).await?;
                     return Ok(outcome);
+                }
+                // Many want the same stock at once: not even a first try without a turn.
+                Decision::Write { .. } if turn.is_none() && (lost > 0 || is_stock(change)) => {
+                    turn = Some(self.turn(key).await?);
+                    continue;
                 }
                 Decision::Write {
                     record,
                     kind,
                     revision,
-                } => {
-                    let document = to_document(&record, kind, revision, context)?;
-                    let stamp = stored.map(|stored| stored.stamp);
-                    match self
-                        .swap(&documents, key, stamp, document, &context.authority)
-                        .await?
-                    {
-                        Swap::Done => return Ok(Outcome::Done { revision }),
-                        Swap::Overtaken => {}
-                    }
-                }
+                } => (record, kind, revision),
+            };
+            let document = to_document(&record, kind, revision, context)?;
+            let stamp = stored.map(|stored| stored.stamp);
+            let swapping = self.swap(&documents, key, stamp, document, &context.authority);
+            match swapping.await? {
+                Swap::Done => return Ok(Outcome::Done { revision }),
+                Swap::Overtaken => lost += 1,
             }
+            tokio::time::sleep((PAUSE_STEP * lost).min(PAUSE_MAX)).await;
         }
-        let reason = format!("{key} was changed by others {ROUNDS_MAX} times in a row");
+        let reason = format!("{key} was changed by others {LOSSES_MAX} times in a row");
         Err(EngineError::Unavailable { reason })
+    }
+
+    /// What is there, and what becomes of the change.
+    async fn look(
+        &self,
+        documents: &Collection<Document>,
+        change: &Change,
+        context: &WriteContext,
+    ) -> Result<(Option<Stored>, Decision), EngineError> {
+        let stored = self.read_newest(documents, change.key()).await?;
+        let decision = decide(record_of(&stored), change, context)?;
+        if let Decision::Write { .. } = decision {
+            return Ok((stored, decision));
+        }
+        let confirmed = self.read_confirmed(documents, change.key()).await?;
+        let decision = decide(record_of(&confirmed), change, context)?;
+        Ok((confirmed, decision))
     }
 
     /// What the primary has, committed by the majority or not.
@@ -85,7 +102,7 @@ impl MongoEngine {
         key: &RecordKey,
     ) -> Result<Option<Stored>, EngineError> {
         let finding = documents
-            .find_one(doc! { "_id": key.id.as_str() })
+            .find_one(self.named(key))
             .read_concern(ReadConcern::local());
         let found = answer(self.limit(), Asked::Read, finding).await?;
         found
@@ -98,7 +115,7 @@ impl MongoEngine {
         documents: &Collection<Document>,
         key: &RecordKey,
     ) -> Result<Option<Stored>, EngineError> {
-        let found = self.find_confirmed(documents, key.id.as_str()).await?;
+        let found = self.find_confirmed(documents, self.named(key)).await?;
         found
             .map(|document| from_document(key.collection, &document))
             .transpose()
@@ -108,19 +125,18 @@ impl MongoEngine {
     pub(crate) async fn find_confirmed(
         &self,
         documents: &Collection<Document>,
-        id: &str,
+        named: Document,
     ) -> Result<Option<Document>, EngineError> {
-        let id = doc! { "_id": id };
         let starting = documents.client().start_session().causal_consistency(true);
         let mut session = answer(self.limit(), Asked::Read, starting).await?;
         let newest = documents
-            .find_one(id.clone())
+            .find_one(named.clone())
             .projection(doc! { "_id": 1 })
             .read_concern(ReadConcern::local())
             .session(&mut session);
         answer(self.limit(), Asked::Read, newest).await?;
         let confirmed = documents
-            .find_one(id)
+            .find_one(named)
             .read_concern(ReadConcern::majority())
             .session(&mut session);
         Ok(answer(self.limit(), Asked::Read, confirmed).await?)
@@ -136,7 +152,8 @@ impl MongoEngine {
     ) -> Result<Swap, EngineError> {
         let result = match stamp {
             Some(stamp) => {
-                let filter = doc! { "_id": key.id.as_str(), "stamp": stamp };
+                let mut filter = self.named(key);
+                filter.insert("stamp", stamp);
                 let replacing = documents.replace_one(filter, document);
                 let replaced = answer(self.limit(), Asked::Write, replacing).await;
                 replaced.map(|result| {
@@ -186,6 +203,10 @@ impl MongoEngine {
             Authority::Mover { term } => rules.hold_term(term),
         }
     }
+}
+
+fn is_stock(change: &Change) -> bool {
+    matches!(change, Change::Stock { .. })
 }
 
 fn record_of(stored: &Option<Stored>) -> Option<&engine_api::Record> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::cassandra_wire;
 use crate::instance::{Instance, Plan, remove_folder};
 use crate::ports::{self, AddressClaim, CQL_PORT, FirstChoice, SSL_STORAGE_PORT, STORAGE_PORT};
+use crate::settings::{CassandraSettings, Purpose};
 use crate::shared::{ANSWER_MAX, IDLE_LIMIT, Lease, Place, find_or_start};
 use crate::{Exclusive, ExclusiveCassandraCluster, Unavailable, install, names, say};
 
@@ -54,11 +55,19 @@ pub struct CassandraCluster {
 impl CassandraCluster {
     /// A cluster that belongs to the caller, who may break it; ended on drop.
     pub fn exclusive(nodes: Nodes) -> Result<ExclusiveCassandraCluster, Unavailable> {
+        CassandraCluster::exclusive_with(nodes, CassandraSettings::default())
+    }
+
+    /// The same with settings of its own.
+    pub fn exclusive_with(
+        nodes: Nodes,
+        settings: CassandraSettings,
+    ) -> Result<ExclusiveCassandraCluster, Unavailable> {
         let root = install::cache_folder()?;
         Exclusive::start(
             &root,
             "cassandra",
-            CassandraPlan::new(&root, nodes, FirstChoice::Random)?,
+            CassandraPlan::new(&root, nodes, settings, FirstChoice::Random)?,
         )
     }
 
@@ -76,8 +85,12 @@ impl CassandraCluster {
         self.lease.extend(time)
     }
 
-    pub(crate) fn shared(root: &Path, nodes: Nodes) -> Result<CassandraCluster, Unavailable> {
-        let place = Place::new(root, &format!("cassandra:{}", nodes.count()));
+    pub(crate) fn shared(
+        root: &Path,
+        nodes: Nodes,
+        purpose: Purpose,
+    ) -> Result<CassandraCluster, Unavailable> {
+        let place = Place::new(root, "cassandra", nodes.count(), purpose.label());
         let all_serve = |instance: &Instance| {
             let addresses = instance.addresses();
             let serve = || {
@@ -88,7 +101,7 @@ impl CassandraCluster {
             };
             instance.await_answer(&[], ANSWER_MAX, serve).is_ok()
         };
-        let plan = || CassandraPlan::new(root, nodes, FirstChoice::Usual);
+        let plan = || CassandraPlan::new(root, nodes, purpose.settings(), FirstChoice::Usual);
         let shared = find_or_start(&place, IDLE_LIMIT, all_serve, plan)?;
         Ok(CassandraCluster {
             addresses: shared.addresses,
@@ -114,11 +127,17 @@ pub struct CassandraPlan {
     addresses: Vec<SocketAddr>,
     jmx_ports: Vec<u16>,
     heap: &'static str,
+    settings: CassandraSettings,
     _claim: AddressClaim,
 }
 
 impl CassandraPlan {
-    fn new(root: &Path, nodes: Nodes, first: FirstChoice) -> Result<CassandraPlan, Unavailable> {
+    fn new(
+        root: &Path,
+        nodes: Nodes,
+        settings: CassandraSettings,
+        first: FirstChoice,
+    ) -> Result<CassandraPlan, Unavailable> {
         let jars = install::cassandra_jars(root)?;
         let memory_agent = memory_agent(&jars)?;
         let claim = ports::claim_addresses(root, nodes.count(), first)?;
@@ -140,17 +159,19 @@ impl CassandraPlan {
                 .collect(),
             jmx_ports: ports::free_ports(nodes.count())?,
             heap: nodes.heap(),
+            settings,
             _claim: claim,
         })
     }
 
-    fn settings(&self, node: &Path, index: usize) -> String {
+    fn settings_file(&self, node: &Path, index: usize) -> String {
         let hosts: Vec<String> = self
             .addresses
             .iter()
             .map(|address| address.ip().to_string())
             .collect();
         SETTINGS
+            .replace("@CLUSTER_SETTINGS@", &self.settings.lines())
             .replace("@SUBNET@", &hosts[0])
             .replace("@TOKEN@", TOKENS[index])
             .replace("@ADDRESS@", &hosts[index])
@@ -186,7 +207,7 @@ impl Plan for CassandraPlan {
             }
             write(
                 node.join("conf/cassandra.yaml"),
-                &self.settings(&node, index),
+                &self.settings_file(&node, index),
             )?;
             write(node.join("conf/logback.xml"), LOGBACK)?;
             write(node.join("conf/jvm.args"), JVM_ARGUMENTS)?;

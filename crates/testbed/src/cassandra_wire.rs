@@ -28,6 +28,11 @@ pub(crate) fn serves(address: SocketAddr) -> bool {
 
 /// How many other nodes this one has seen join.
 pub(crate) fn peers(address: SocketAddr) -> io::Result<usize> {
+    count_rows(address, "SELECT peer FROM system.peers_v2")
+}
+
+/// How many rows a statement answers.
+pub(crate) fn count_rows(address: SocketAddr, text: &str) -> io::Result<usize> {
     let mut stream = connect(address)?;
     let mut options = 1_u16.to_be_bytes().to_vec();
     for text in ["CQL_VERSION", "3.0.0"] {
@@ -35,11 +40,10 @@ pub(crate) fn peers(address: SocketAddr) -> io::Result<usize> {
         options.extend(text.as_bytes());
     }
     exchange(&mut stream, STARTUP, &options, READY)?;
-    let text = b"SELECT peer FROM system.peers_v2";
     let (consistency_one, without_column_names) = (1_u16.to_be_bytes(), [0x02]);
     let query = [
         &(text.len() as u32).to_be_bytes()[..],
-        text,
+        text.as_bytes(),
         &consistency_one,
         &without_column_names,
     ]

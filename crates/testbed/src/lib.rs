@@ -22,6 +22,7 @@ mod mongo_wire;
 mod names;
 mod ports;
 mod processes;
+mod settings;
 mod shared;
 mod unavailable;
 
@@ -31,6 +32,8 @@ use std::net::SocketAddr;
 pub use cassandra::{CassandraCluster, CassandraPlan, Nodes};
 pub use exclusive::Exclusive;
 pub use mongo::{Members, MongoPlan, MongoSet};
+pub use names::Label;
+pub use settings::{CassandraSettings, Commitlog, Hints, Purpose};
 pub use unavailable::Unavailable;
 
 /// A replica set that one test owns.
@@ -40,12 +43,22 @@ pub type ExclusiveCassandraCluster = Exclusive<CassandraPlan>;
 
 /// The shared replica set of this size, started if nobody has yet.
 pub fn mongo(members: Members) -> Result<MongoSet, Unavailable> {
-    MongoSet::shared(&install::cache_folder()?, members)
+    MongoSet::shared(&install::cache_folder()?, members, None)
+}
+
+/// Another shared replica set beside that one: as many as there are labels.
+pub fn mongo_labelled(members: Members, label: &Label) -> Result<MongoSet, Unavailable> {
+    MongoSet::shared(&install::cache_folder()?, members, Some(label))
 }
 
 /// The shared cluster of this size, started if nobody has yet.
 pub fn cassandra(nodes: Nodes) -> Result<CassandraCluster, Unavailable> {
-    CassandraCluster::shared(&install::cache_folder()?, nodes)
+    CassandraCluster::shared(&install::cache_folder()?, nodes, Purpose::Anything)
+}
+
+/// The shared cluster with the settings that orders or carts want.
+pub fn cassandra_for(purpose: Purpose, nodes: Nodes) -> Result<CassandraCluster, Unavailable> {
+    CassandraCluster::shared(&install::cache_folder()?, nodes, purpose)
 }
 
 /// The server, or `None` after a loud line where a test may go without it.
@@ -61,7 +74,7 @@ pub fn required_or_skip<T>(result: Result<T, Unavailable>, what: &str) -> Option
 /// A shared set or cluster as `status` and `down` list it.
 #[derive(Debug, Clone)]
 pub struct Running {
-    /// For example `mongo:3`.
+    /// For example `mongo:3` or `cassandra:1@carts`.
     pub name: String,
     pub addresses: Vec<SocketAddr>,
     pub pids: Vec<i32>,

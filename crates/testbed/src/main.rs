@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use testbed::{Members, Nodes, Unavailable};
+use testbed::{Label, Members, Nodes, Purpose, Unavailable};
 
 /// A person reads and thinks between two statements; nothing runs for ever.
 const STAY: Duration = Duration::from_secs(8 * 60 * 60);
@@ -25,7 +25,8 @@ enum Task {
     Install,
     /// Start servers and leave them running
     Up {
-        /// cassandra:1, cassandra:3, mongo:1 or mongo:3; by default cassandra:1 and mongo:1
+        /// cassandra:1, cassandra:3, mongo:1 or mongo:3; by default cassandra:1 and mongo:1.
+        /// More of a kind with a label behind: mongo:3@shard2, cassandra:1@orders, cassandra:1@carts
         servers: Vec<Wanted>,
     },
     /// Show the servers that run
@@ -34,22 +35,46 @@ enum Task {
     Down,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Wanted {
-    Mongo(Members),
-    Cassandra(Nodes),
+    Mongo(Members, Option<Label>),
+    Cassandra(Nodes, Purpose),
 }
 
 impl FromStr for Wanted {
-    type Err = &'static str;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Wanted, Self::Err> {
-        match text {
-            "mongo:1" => Ok(Wanted::Mongo(Members::One)),
-            "mongo:3" => Ok(Wanted::Mongo(Members::Three)),
-            "cassandra:1" => Ok(Wanted::Cassandra(Nodes::One)),
-            "cassandra:3" => Ok(Wanted::Cassandra(Nodes::Three)),
-            _ => Err("say cassandra:1, cassandra:3, mongo:1 or mongo:3"),
+    fn from_str(text: &str) -> Result<Wanted, String> {
+        let (server, label) = match text.split_once('@') {
+            Some((server, label)) => (server, Some(label)),
+            None => (text, None),
+        };
+        match server {
+            "mongo:1" => Ok(Wanted::Mongo(Members::One, mongo_label(label)?)),
+            "mongo:3" => Ok(Wanted::Mongo(Members::Three, mongo_label(label)?)),
+            "cassandra:1" => Ok(Wanted::Cassandra(Nodes::One, purpose(label)?)),
+            "cassandra:3" => Ok(Wanted::Cassandra(Nodes::Three, purpose(label)?)),
+            _ => Err("say cassandra:1, cassandra:3, mongo:1 or mongo:3".to_owned()),
+        }
+    }
+}
+
+fn mongo_label(label: Option<&str>) -> Result<Option<Label>, String> {
+    let parse = |label: &str| {
+        label
+            .parse()
+            .map_err(|reason: Unavailable| reason.to_string())
+    };
+    label.map(parse).transpose()
+}
+
+fn purpose(label: Option<&str>) -> Result<Purpose, String> {
+    match label {
+        None => Ok(Purpose::Anything),
+        Some("orders") => Ok(Purpose::Orders),
+        Some("carts") => Ok(Purpose::Carts),
+        Some(_) => {
+            Err("a cluster is labelled orders or carts, which decides its settings".to_owned())
         }
     }
 }
@@ -79,7 +104,10 @@ fn perform(task: Task) -> Result<(), Unavailable> {
             println!("MongoDB 6.0.5 and Cassandra 5.0.8 are installed");
         }
         Task::Up { servers } if servers.is_empty() => {
-            up(&[Wanted::Cassandra(Nodes::One), Wanted::Mongo(Members::One)])?;
+            up(&[
+                Wanted::Cassandra(Nodes::One, Purpose::Anything),
+                Wanted::Mongo(Members::One, None),
+            ])?;
         }
         Task::Up { servers } => up(&servers)?,
         Task::Status => list(&testbed::status()?, "running"),
@@ -91,13 +119,16 @@ fn perform(task: Task) -> Result<(), Unavailable> {
 fn up(servers: &[Wanted]) -> Result<(), Unavailable> {
     for wanted in servers {
         match wanted {
-            Wanted::Mongo(members) => {
-                let set = testbed::mongo(*members)?;
+            Wanted::Mongo(members, label) => {
+                let set = match label {
+                    Some(label) => testbed::mongo_labelled(*members, label)?,
+                    None => testbed::mongo(*members)?,
+                };
                 set.keep_for(STAY)?;
                 println!("MongoDB    {}", set.uri());
             }
-            Wanted::Cassandra(nodes) => {
-                let cluster = testbed::cassandra(*nodes)?;
+            Wanted::Cassandra(nodes, purpose) => {
+                let cluster = testbed::cassandra_for(*purpose, *nodes)?;
                 cluster.keep_for(STAY)?;
                 let points: Vec<String> = cluster
                     .contact_points()

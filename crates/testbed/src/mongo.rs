@@ -8,21 +8,35 @@ use std::time::Duration;
 
 use crate::instance::{Instance, Plan, remove_folder};
 use crate::mongo_wire::{self, Value, document};
+use crate::names::Label;
 use crate::processes::Condition;
 use crate::shared::{ANSWER_MAX, IDLE_LIMIT, Lease, Place, find_or_start};
 use crate::{Exclusive, ExclusiveMongoSet, Unavailable, install, names, ports, say};
 
 const SET_NAME: &str = "rs0";
+/// The fail point that holds up the thread which applies what the primary did.
+const APPLY_STOP: &str = "rsSyncApplyStop";
 const ELECTION_TIMEOUT_MS: i32 = 2_000;
 const HEARTBEAT_INTERVAL_MS: i32 = 500;
 /// Seen: 1.7 s for one member, 3.7 s for three, on an idle machine of two cores.
 const READY_MAX: Duration = Duration::from_secs(90);
 const MAJORITY_WRITE_MAX_MS: i32 = 2_000;
 
+/// How long a secondary may take to finish what it is applying and stand still.
+const STILL_MAX_MS: i32 = 4_000;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Members {
     One,
     Three,
+}
+
+/// Whether the servers form a replica set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Formation {
+    ReplicaSet,
+    /// One server on its own, which has no journal and no majority.
+    Alone,
 }
 
 impl Members {
@@ -45,7 +59,15 @@ impl MongoSet {
     /// A set that belongs to the caller, who may break it; ended on drop.
     pub fn exclusive(members: Members) -> Result<ExclusiveMongoSet, Unavailable> {
         let root = install::cache_folder()?;
-        Exclusive::start(&root, "mongo", MongoPlan::new(&root, members)?)
+        let plan = MongoPlan::new(&root, members, Formation::ReplicaSet)?;
+        Exclusive::start(&root, "mongo", plan)
+    }
+
+    /// One server that is no replica set, for those who must refuse it.
+    pub fn standalone() -> Result<ExclusiveMongoSet, Unavailable> {
+        let root = install::cache_folder()?;
+        let plan = MongoPlan::new(&root, Members::One, Formation::Alone)?;
+        Exclusive::start(&root, "mongo", plan)
     }
 
     pub fn uri(&self) -> String {
@@ -62,15 +84,19 @@ impl MongoSet {
         self.lease.extend(time)
     }
 
-    pub(crate) fn shared(root: &Path, members: Members) -> Result<MongoSet, Unavailable> {
-        let place = Place::new(root, &format!("mongo:{}", members.count()));
+    pub(crate) fn shared(
+        root: &Path,
+        members: Members,
+        label: Option<&Label>,
+    ) -> Result<MongoSet, Unavailable> {
+        let place = Place::new(root, "mongo", members.count(), label.map(Label::as_str));
         let has_primary = |instance: &Instance| {
             instance
                 .await_answer(&[], ANSWER_MAX, || primary(&instance.addresses()))
                 .is_ok()
         };
         let shared = find_or_start(&place, IDLE_LIMIT, has_primary, || {
-            MongoPlan::new(root, members)
+            MongoPlan::new(root, members, Formation::ReplicaSet)
         })?;
         Ok(MongoSet {
             addresses: shared.addresses,
@@ -81,7 +107,10 @@ impl MongoSet {
 
 impl Exclusive<MongoPlan> {
     pub fn uri(&self) -> String {
-        uri(&self.plan.addresses)
+        match self.plan.formation {
+            Formation::ReplicaSet => uri(&self.plan.addresses),
+            Formation::Alone => format!("mongodb://{}/", self.plan.addresses[0]),
+        }
     }
 
     pub fn addresses(&self) -> Vec<SocketAddr> {
@@ -96,16 +125,56 @@ impl Exclusive<MongoPlan> {
     pub fn primary(&self) -> Option<usize> {
         primary(&self.plan.addresses)
     }
+
+    /// A secondary goes on answering, but from now on applies nothing new.
+    /// Returns when it has finished what it was at.
+    pub fn hold_still(&self, index: usize) -> Result<(), Unavailable> {
+        let before = self.fail_point(index, "alwaysOn")?;
+        let entered = document([
+            ("waitForFailPoint", Value::Text(APPLY_STOP.to_owned())),
+            ("timesEntered", Value::Int(before + 1)),
+            ("maxTimeMS", Value::Int(STILL_MAX_MS)),
+        ]);
+        self.ask(index, entered).map(|_| ())
+    }
+
+    /// It catches up again.
+    pub fn go_on(&self, index: usize) -> Result<(), Unavailable> {
+        self.fail_point(index, "off").map(|_| ())
+    }
+
+    /// Answers how often the fail point was met so far.
+    fn fail_point(&self, index: usize, mode: &str) -> Result<i32, Unavailable> {
+        let command = document([
+            ("configureFailPoint", Value::Text(APPLY_STOP.to_owned())),
+            ("mode", Value::Text(mode.to_owned())),
+        ]);
+        let answer = self.ask(index, command)?;
+        Ok(mongo_wire::number(&answer, "count").unwrap_or(0))
+    }
+
+    fn ask(
+        &self,
+        index: usize,
+        command: mongo_wire::Document,
+    ) -> Result<mongo_wire::Document, Unavailable> {
+        let address = self.plan.addresses[index];
+        mongo_wire::run(address, command).map_err(|refusal| Unavailable::Refused {
+            what: format!("the server for {address}"),
+            code: refusal.code,
+        })
+    }
 }
 
 #[derive(Debug)]
 pub struct MongoPlan {
     mongod: PathBuf,
     addresses: Vec<SocketAddr>,
+    formation: Formation,
 }
 
 impl MongoPlan {
-    fn new(root: &Path, members: Members) -> Result<MongoPlan, Unavailable> {
+    fn new(root: &Path, members: Members, formation: Formation) -> Result<MongoPlan, Unavailable> {
         let mongod = install::mongod(root)?;
         let ports = ports::free_ports(members.count())?;
         if members == Members::Three {
@@ -115,7 +184,11 @@ impl MongoPlan {
             .into_iter()
             .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
             .collect();
-        Ok(MongoPlan { mongod, addresses })
+        Ok(MongoPlan {
+            mongod,
+            addresses,
+            formation,
+        })
     }
 
     fn initiate(&self) -> Result<Option<()>, mongo_wire::Refusal> {
@@ -181,19 +254,16 @@ impl Plan for MongoPlan {
         command
             .arg("--dbpath")
             .arg(records_folder(folder, index))
-            .args([
-                "--bind_ip",
-                "127.0.0.1",
-                "--nounixsocket",
-                "--replSet",
-                SET_NAME,
-            ])
+            .args(["--bind_ip", "127.0.0.1", "--nounixsocket"])
             .args(["--port", &self.addresses[index].port().to_string()])
             .args(["--wiredTigerCacheSizeGB", "0.25", "--oplogSize", "64"])
             .args(["--setParameter", "ttlMonitorSleepSecs=1"])
             .args(["--setParameter", "diagnosticDataCollectionEnabled=false"])
             // Lets a test hold a secondary still with a fail point.
             .args(["--setParameter", "enableTestCommands=1"]);
+        if self.formation == Formation::ReplicaSet {
+            command.args(["--replSet", SET_NAME]);
+        }
         command
     }
 
@@ -205,6 +275,9 @@ impl Plan for MongoPlan {
                 .all(|address| mongo_wire::hello(*address).is_some())
                 .then_some(())
         })?;
+        if self.formation == Formation::Alone {
+            return Ok(());
+        }
         // Asked again on refusal: a member that answers may not be ready to be heard by the others yet.
         instance.await_answer(&all, READY_MAX, || {
             self.initiate().unwrap_or_else(already_initiated)
@@ -217,7 +290,8 @@ impl Plan for MongoPlan {
             mongo_wire::hello(self.addresses[index])
                 .filter(|hello| hello.is_primary || hello.is_secondary)
         })?;
-        if self.running(instance).len() * 2 > self.addresses.len() {
+        let has_majority = self.running(instance).len() * 2 > self.addresses.len();
+        if has_majority && self.formation == Formation::ReplicaSet {
             self.await_write(instance, Value::Text("majority".to_owned()))?;
         }
         Ok(())
@@ -259,4 +333,30 @@ fn already_initiated(refusal: mongo_wire::Refusal) -> Option<()> {
 
 fn records_folder(folder: &Path, index: usize) -> PathBuf {
     folder.join(format!("member{}", index + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::required_or_skip;
+
+    #[test]
+    fn a_secondary_that_stands_still_misses_writes_until_it_goes_on() {
+        let Some(set) = required_or_skip(MongoSet::exclusive(Members::Three), "MongoDB") else {
+            return;
+        };
+        let primary = set.primary().unwrap();
+        let still = (primary + 1) % 3;
+        let write = |witnesses| mongo_wire::run(set.addresses()[primary], note(witnesses));
+        assert!(write(Value::Int(3)).is_ok());
+        set.hold_still(still).unwrap();
+        assert!(write(Value::Int(3)).is_err(), "one member must miss it");
+        assert!(write(Value::Text("majority".to_owned())).is_ok());
+        assert!(
+            mongo_wire::hello(set.addresses()[still]).is_some_and(|hello| hello.is_secondary),
+            "it still answers"
+        );
+        set.go_on(still).unwrap();
+        assert!(write(Value::Int(3)).is_ok());
+    }
 }

@@ -18,6 +18,7 @@ pub(crate) type Document = Vec<(String, Value)>;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Int(i32),
+    Long(i64),
     Double(f64),
     Bool(bool),
     Text(String),
@@ -69,6 +70,16 @@ pub(crate) fn run(address: SocketAddr, mut command: Document) -> Result<Document
         _ => None,
     };
     Err(Refusal { code })
+}
+
+/// A number of an answer. The server's counts come as any of its three kinds.
+pub(crate) fn number(document: &Document, name: &str) -> Option<i32> {
+    match field(document, name)? {
+        Value::Int(number) => Some(*number),
+        Value::Long(number) => i32::try_from(*number).ok(),
+        Value::Double(number) => Some(*number as i32),
+        _ => None,
+    }
 }
 
 fn field<'a>(document: &'a Document, name: &str) -> Option<&'a Value> {
@@ -126,6 +137,7 @@ fn encode(document: &Document) -> Vec<u8> {
             }
             Value::Bool(flag) => (0x08, vec![u8::from(*flag)]),
             Value::Int(number) => (0x10, number.to_le_bytes().to_vec()),
+            Value::Long(number) => (0x12, number.to_le_bytes().to_vec()),
         };
         fields.push(kind);
         fields.extend([name.as_bytes(), &[0]].concat());
@@ -165,6 +177,7 @@ fn decode(bytes: &[u8]) -> Option<Document> {
             0x03 => Some(Value::Document(Vec::new())),
             0x08 => Some(Value::Bool(value[0] == 1)),
             0x10 => Some(Value::Int(i32::from_le_bytes(value.try_into().ok()?))),
+            0x12 => Some(Value::Long(i64::from_le_bytes(value.try_into().ok()?))),
             _ => None,
         };
         document.extend(read.map(|value| (name, value)));
@@ -184,6 +197,7 @@ mod tests {
             ("list", Value::Array(vec![Value::Int(1), Value::Bool(true)])),
             ("secondary", Value::Bool(true)),
             ("code", Value::Int(23)),
+            ("count", Value::Long(1 << 40)),
         ]);
         let mut expected = written.clone();
         expected.retain(|(name, _)| name != "text" && name != "list");

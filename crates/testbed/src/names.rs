@@ -1,11 +1,41 @@
 //! Names that no other test uses, so that tests share a server without meeting.
 
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::Unavailable;
 
 /// Keyspace names end at 48 characters, database names at 63 bytes; the unique
 /// tail takes at most 26.
 const PREFIX_CHARS_MAX: usize = 20;
+
+const LABEL_CHARS_MAX: usize = 16;
+
+/// Tells shared sets of one size apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label(String);
+
+impl Label {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Label {
+    type Err = Unavailable;
+
+    /// It becomes part of a folder's name.
+    fn from_str(label: &str) -> Result<Label, Unavailable> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        if label.is_empty() || label.len() > LABEL_CHARS_MAX || !label.chars().all(plain) {
+            return Err(Unavailable::BadLabel {
+                label: label.to_owned(),
+            });
+        }
+        Ok(Label(label.to_owned()))
+    }
+}
 
 /// `prefix` made fit for a name, and a tail from time, process and a counter.
 pub(crate) fn unique(prefix: &str) -> String {
@@ -56,6 +86,14 @@ fn base36(mut number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_is_safe_in_a_folder_name() {
+        assert_eq!("shard2".parse::<Label>().unwrap().as_str(), "shard2");
+        for bad in ["", "../x", "a b", "Shard", "seventeen17charsx"] {
+            assert!(bad.parse::<Label>().is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn names_are_fit_for_both_databases_and_never_repeat() {

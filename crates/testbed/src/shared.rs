@@ -20,12 +20,11 @@ const TOUCH_EVERY: Duration = Duration::from_secs(20);
 /// A server that runs but does not answer is given this long before it is replaced.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// Every set and cluster that can be shared.
-const NAMES: [&str; 4] = ["mongo:1", "mongo:3", "cassandra:1", "cassandra:3"];
-
 /// Which shared set or cluster, and where.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
+    /// As a person writes it: `mongo:3`, `cassandra:1@carts`.
+    name: String,
     folder: PathBuf,
     lock: PathBuf,
 }
@@ -45,13 +44,41 @@ pub(crate) struct Shared {
 }
 
 impl Place {
-    pub(crate) fn new(root: &Path, name: &str) -> Place {
-        let file_name = name.replace(':', "-");
+    pub(crate) fn new(root: &Path, kind: &str, count: usize, label: Option<&str>) -> Place {
+        let label = label.map(|label| format!("@{label}")).unwrap_or_default();
+        Place::named(root, &format!("{kind}:{count}{label}"))
+    }
+
+    fn named(root: &Path, name: &str) -> Place {
+        let file_name = name.replacen(':', "-", 1);
         let shared = root.join("shared");
         Place {
+            name: name.to_owned(),
             folder: shared.join(&file_name),
             lock: shared.join(format!("{file_name}.lock")),
         }
+    }
+
+    /// Every place that was ever used, by name. Its lock stays when its servers end.
+    fn all(root: &Path) -> Result<Vec<Place>, Unavailable> {
+        let shared = root.join("shared");
+        let entries = match fs::read_dir(&shared) {
+            Ok(entries) => entries,
+            Err(reason) if reason.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(reason) => return Err(Unavailable::io("read", &shared)(reason)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let file_name = entry.map_err(Unavailable::io("read", &shared))?.file_name();
+            let file_name = file_name.to_string_lossy();
+            names.extend(
+                file_name
+                    .strip_suffix(".lock")
+                    .map(|name| name.replacen('-', ":", 1)),
+            );
+        }
+        names.sort();
+        Ok(names.iter().map(|name| Place::named(root, name)).collect())
     }
 }
 
@@ -87,24 +114,23 @@ pub(crate) fn find_or_start<P: Plan>(
 }
 
 pub(crate) fn running(root: &Path) -> Result<Vec<Running>, Unavailable> {
-    let whole = |name: &&str| {
-        let instance = Instance::load(&Place::new(root, name).folder).filter(Instance::is_whole)?;
-        Some(describe(name, &instance))
+    let whole = |place: &Place| {
+        let instance = Instance::load(&place.folder).filter(Instance::is_whole)?;
+        Some(describe(place, &instance))
     };
-    Ok(NAMES.iter().filter_map(whole).collect())
+    Ok(Place::all(root)?.iter().filter_map(whole).collect())
 }
 
 pub(crate) fn end_all(root: &Path) -> Result<Vec<Running>, Unavailable> {
     let mut ended = Vec::new();
-    for name in NAMES {
-        let place = Place::new(root, name);
+    for place in Place::all(root)? {
         let _lock = FileLock::acquire(&place.lock)?;
         let found = Instance::load(&place.folder);
         ended.extend(
             found
                 .as_ref()
                 .filter(|instance| instance.is_whole())
-                .map(|instance| describe(name, instance)),
+                .map(|instance| describe(&place, instance)),
         );
         clear(&place, found)?;
     }
@@ -173,9 +199,9 @@ fn clear(place: &Place, found: Option<Instance>) -> Result<(), Unavailable> {
     }
 }
 
-fn describe(name: &str, instance: &Instance) -> Running {
+fn describe(place: &Place, instance: &Instance) -> Running {
     Running {
-        name: name.to_owned(),
+        name: place.name.clone(),
         addresses: instance.addresses(),
         pids: instance.processes().map(|process| process.pid).collect(),
     }
@@ -241,7 +267,7 @@ mod tests {
     #[test]
     fn everyone_who_asks_at_once_gets_the_same_servers() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::new(root.path(), "mongo:1");
+        let place = Place::named(root.path(), "mongo:1");
         let seen: Vec<Vec<Process>> = thread::scope(|scope| {
             let asking: Vec<_> = (0..6)
                 .map(|_| scope.spawn(|| use_place(&place, IDLE_LIMIT).1))
@@ -262,7 +288,7 @@ mod tests {
     #[test]
     fn a_dead_state_file_is_recovered_and_survivors_are_ended() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::new(root.path(), "mongo:3");
+        let place = Place::named(root.path(), "mongo:3");
         let (_shared, before) = use_place(&place, IDLE_LIMIT);
         before[0].kill().unwrap();
         let (_shared, after) = use_place(&place, IDLE_LIMIT);
@@ -283,7 +309,7 @@ mod tests {
     #[test]
     fn servers_that_do_not_answer_are_replaced() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::new(root.path(), "cassandra:1");
+        let place = Place::named(root.path(), "cassandra:1");
         let (_shared, before) = use_place(&place, IDLE_LIMIT);
         find_or_start(&place, IDLE_LIMIT, |_| false, sleepers).unwrap();
         await_gone(&before);
@@ -293,7 +319,7 @@ mod tests {
     #[test]
     fn the_guardian_ends_servers_that_nobody_uses() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::new(root.path(), "mongo:1");
+        let place = Place::named(root.path(), "mongo:1");
         let (shared, processes) = use_place(&place, Duration::from_millis(400));
         drop(shared);
         await_gone(&processes);
@@ -307,7 +333,7 @@ mod tests {
     #[test]
     fn the_guardian_ends_what_a_dead_starter_left() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::new(root.path(), "mongo:1");
+        let place = Place::named(root.path(), "mongo:1");
         let (_shared, processes) = use_place(&place, Duration::from_secs(2));
         let state = place.folder.join("state.json");
         let unfinished = fs::read_to_string(&state)
@@ -322,7 +348,7 @@ mod tests {
     #[test]
     fn a_lost_guardian_is_replaced_and_a_long_stay_is_kept() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place::new(root.path(), "mongo:1");
+        let place = Place::named(root.path(), "mongo:1");
         let (shared, before) = use_place(&place, IDLE_LIMIT);
         let guardian = || -> Process {
             let text = fs::read(place.folder.join("state.json")).unwrap();

@@ -32,6 +32,12 @@ pub enum Unavailable {
     },
     #[error("the lock {} was held by another process for {waited_s} s: see with `cargo run -p testbed -- status` what is starting", path.display())]
     LockHeld { path: PathBuf, waited_s: u64 },
+    #[error(
+        "{what} refused a command (code {code:?}): see that it is up and of the role you meant"
+    )]
+    Refused { what: String, code: Option<i32> },
+    #[error("{label:?} is no label: write 1 to 16 of a-z and 0-9")]
+    BadLabel { label: String },
     #[error("no free {what} on loopback: end servers that are no longer needed")]
     NothingFree { what: &'static str },
     #[error(

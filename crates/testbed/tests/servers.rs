@@ -39,6 +39,33 @@ fn two_threads_and_a_second_process_share_one_replica_set() {
 }
 
 #[test]
+fn several_sets_run_at_once_and_a_lone_server_beside_them() {
+    let Some(shared) = required_or_skip(testbed::mongo(Members::One), "MongoDB") else {
+        return;
+    };
+    let label = "second".parse().unwrap();
+    let labelled = testbed::mongo_labelled(Members::One, &label).unwrap();
+    assert_ne!(labelled.uri(), shared.uri());
+    assert_eq!(
+        testbed::mongo_labelled(Members::One, &label).unwrap().uri(),
+        labelled.uri()
+    );
+    let listed: Vec<String> = testbed::status()
+        .unwrap()
+        .into_iter()
+        .map(|running| running.name)
+        .collect();
+    for name in ["mongo:1", "mongo:1@second"] {
+        assert!(listed.iter().any(|listed| listed == name), "{listed:?}");
+    }
+    let lone = MongoSet::standalone().unwrap();
+    assert!(!lone.uri().contains("replicaSet"));
+    lone.kill9(0).unwrap();
+    lone.restart(0).unwrap();
+    assert_eq!(lone.primary(), Some(0), "it takes writes, like a primary");
+}
+
+#[test]
 fn two_threads_share_one_cassandra_node() {
     let ask =
         || thread::spawn(|| testbed::cassandra(Nodes::One).map(|cluster| cluster.contact_points()));
@@ -118,6 +145,11 @@ fn bad_input_is_answered_with_one_sentence() {
         &["up", "mongo:2"],
         "say cassandra:1, cassandra:3, mongo:1 or mongo:3",
     );
+    check(
+        &["up", "cassandra:1@users"],
+        "a cluster is labelled orders or carts",
+    );
+    check(&["up", "mongo:1@no/label"], "write 1 to 16 of a-z and 0-9");
     check(&["upp"], "unrecognized subcommand 'upp'");
     check(&["status", "now"], "unexpected argument 'now'");
     check(&[], "install");
