@@ -1,26 +1,53 @@
 //! The driver, reduced to what the engine asks of it.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
 
-use engine_api::EngineError;
+use engine_api::{EngineError, World};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
+use scylla::cluster::Node;
+use scylla::errors::{
+    ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, MetadataError,
+    NewSessionError,
+};
+use scylla::policies::load_balancing::{
+    DefaultPolicy, NodeIdentifier, SingleTargetLoadBalancingPolicy,
+};
+use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::response::PagingState;
 use scylla::response::query_result::QueryResult;
+use scylla::serialize::row::SerializeRow;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::unprepared::Statement;
 use scylla::statement::{Consistency, SerialConsistency};
 use scylla::value::{CqlValue, Row};
 
 use crate::config::{CassandraConfig, OpenError};
 use crate::failure::{damaged, of_decision, of_read, of_write};
+use crate::servers::{SETTINGS, Server, Warning};
 
 /// The values of one statement, in the order of its marks.
 pub(crate) type Cells = Vec<Option<CqlValue>>;
 
 /// A statement with its values.
 pub(crate) type Bound<'a> = (&'a PreparedStatement, Cells);
+
+/// The servers refuse a batch of 50 KiB; this leaves room for what they add.
+const BATCH_BYTES_MAX: usize = 40 * 1024;
+/// What a cell costs beside its text: its length, its timestamp, its number.
+const CELL_BYTES: usize = 20;
+
+/// Where a page starts, and how many rows it has at the most.
+#[derive(Debug)]
+pub(crate) struct PageStart {
+    pub from: PagingState,
+    pub rows: i32,
+}
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -36,19 +63,28 @@ pub(crate) enum Decided {
 
 impl Connection {
     pub async fn open(config: &CassandraConfig) -> Result<Connection, OpenError> {
+        let mut policy = DefaultPolicy::builder().token_aware(true);
+        if let Some(datacentre) = &config.local_datacentre {
+            policy = policy.prefer_datacenter(datacentre.clone());
+        }
+        let speculative = SimpleSpeculativeExecutionPolicy {
+            max_retry_count: 1,
+            retry_interval: Duration::from_millis(config.speculative_after_ms),
+        };
         let profile = ExecutionProfile::builder()
             .consistency(Consistency::LocalQuorum)
             .serial_consistency(Some(SerialConsistency::LocalSerial))
             .request_timeout(Some(config.request_timeout()))
+            .load_balancing_policy(policy.build())
+            .speculative_execution_policy(Some(Arc::new(speculative)))
             .build();
-        let session = SessionBuilder::new()
+        let mut builder = SessionBuilder::new()
             .known_nodes_addr(config.contact_points.iter().copied())
-            .default_execution_profile_handle(profile.into_handle())
-            .build()
-            .await
-            .map_err(|error| OpenError::Unreachable {
-                reason: error.to_string(),
-            })?;
+            .default_execution_profile_handle(profile.into_handle());
+        if let Some(credentials) = &config.credentials {
+            builder = builder.user(&credentials.user, &credentials.password);
+        }
+        let session = builder.build().await.map_err(refused_session)?;
         Ok(Connection { session })
     }
 
@@ -68,6 +104,8 @@ impl Connection {
         Ok(())
     }
 
+    /// Prepares a write that is sent once: a copy that the driver sent again could
+    /// arrive after the change was refused (E2).
     pub async fn prepare(&self, statement: &str) -> Result<PreparedStatement, OpenError> {
         let prepared = self.session.prepare(statement).await;
         prepared.map_err(|error| OpenError::Schema {
@@ -75,14 +113,14 @@ impl Connection {
         })
     }
 
-    /// Prepares a read; reads may be repeated by the driver.
-    pub async fn prepare_read(
+    /// Prepares a read, or a write that may arrive again and at any time without
+    /// harm. The driver repeats these by itself, and asks a second server when
+    /// the first one is slow.
+    pub async fn prepare_repeatable(
         &self,
         statement: &str,
-        consistency: Consistency,
     ) -> Result<PreparedStatement, OpenError> {
         let mut prepared = self.prepare(statement).await?;
-        prepared.set_consistency(consistency);
         prepared.set_is_idempotent(true);
         Ok(prepared)
     }
@@ -91,10 +129,12 @@ impl Connection {
         &self,
         statement: &PreparedStatement,
         cells: Cells,
+        level: Consistency,
     ) -> Result<Vec<Row>, EngineError> {
+        let statement = at(statement, level);
         rows(
             self.session
-                .execute_unpaged(statement, cells)
+                .execute_unpaged(&statement, cells)
                 .await
                 .map_err(of_read)?,
         )
@@ -105,11 +145,14 @@ impl Connection {
         &self,
         statement: &PreparedStatement,
         cells: Cells,
-        from: PagingState,
+        level: Consistency,
+        page: PageStart,
     ) -> Result<(Vec<Row>, Option<PagingState>), EngineError> {
+        let mut statement = at(statement, level);
+        statement.set_page_size(page.rows);
         let (result, paging) = self
             .session
-            .execute_single_page(statement, cells, from)
+            .execute_single_page(&statement, cells, page.from)
             .await
             .map_err(of_read)?;
         let next = match paging.into_paging_control_flow() {
@@ -123,24 +166,65 @@ impl Connection {
         &self,
         statement: &PreparedStatement,
         cells: Cells,
+        level: Consistency,
     ) -> Result<(), EngineError> {
         self.session
-            .execute_unpaged(statement, cells)
+            .execute_unpaged(&at(statement, level), cells)
             .await
             .map_err(of_write)?;
         Ok(())
     }
 
-    /// Writes to one partition, at once.
-    pub async fn write_together(&self, bound: Vec<Bound<'_>>) -> Result<(), EngineError> {
-        let (batch, cells) = batch(BatchType::Unlogged, bound);
+    /// Writes to several partitions. Up to the servers' limit for a batch all of
+    /// it happens or none; more than that goes in several batches, in the order
+    /// given, and may end half-way.
+    pub async fn write_together(
+        &self,
+        bound: Vec<Bound<'_>>,
+        level: Consistency,
+    ) -> Result<(), EngineError> {
+        for (number, piece) in pieces(bound).into_iter().enumerate() {
+            match self.write_piece(piece, level).await {
+                Err(error) if number > 0 => {
+                    return Err(EngineError::OutcomeUnknown {
+                        reason: format!("half of it was written: {error}"),
+                    });
+                }
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_piece(
+        &self,
+        mut piece: Vec<Bound<'_>>,
+        level: Consistency,
+    ) -> Result<(), EngineError> {
+        if piece.len() == 1
+            && let Some((statement, cells)) = piece.pop()
+        {
+            return self.write(statement, cells, level).await;
+        }
+        let is_repeatable = |(statement, _): &Bound<'_>| statement.get_is_idempotent();
+        let repeatable = piece.iter().all(is_repeatable);
+        let (mut batch, cells) = batch(BatchType::Logged, piece);
+        batch.set_consistency(level);
+        batch.set_is_idempotent(repeatable);
         self.session.batch(&batch, cells).await.map_err(of_write)?;
         Ok(())
     }
 
     /// Writes to one partition if the condition of one of the statements holds.
-    pub async fn decide(&self, bound: Vec<Bound<'_>>) -> Result<Decided, EngineError> {
-        let (batch, cells) = batch(BatchType::Logged, bound);
+    pub async fn decide(
+        &self,
+        bound: Vec<Bound<'_>>,
+        level: Consistency,
+        serial: SerialConsistency,
+    ) -> Result<Decided, EngineError> {
+        let (mut batch, cells) = batch(BatchType::Unlogged, bound);
+        batch.set_consistency(level);
+        batch.set_serial_consistency(Some(serial));
         let result = self
             .session
             .batch(&batch, cells)
@@ -157,23 +241,164 @@ impl Connection {
         }
     }
 
-    /// A setting as the contacted server reports it.
-    pub async fn setting(&self, name: &str) -> Result<Option<String>, OpenError> {
-        let failed = |reason: String| OpenError::Schema {
-            reason: format!("reading setting {name}: {reason}"),
-        };
-        let statement = "SELECT value FROM system_views.settings WHERE name = ?";
-        let result = self.session.query_unpaged(statement, (name,)).await;
-        let answer = rows(result.map_err(|error| failed(error.to_string()))?)
-            .map_err(|error| failed(error.to_string()))?;
-        Ok(answer
-            .first()
-            .and_then(|row| row.columns.first().cloned().flatten())
-            .and_then(|cell| match cell {
-                CqlValue::Text(text) => Some(text),
-                _ => None,
-            }))
+    /// Nothing is made: the keyspace has to be there.
+    pub async fn expect_keyspace(&self, keyspace: &str) -> Result<(), OpenError> {
+        let text = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?";
+        let found = self.ask(Statement::new(text), (keyspace,)).await;
+        let found = found.map_err(|reason| OpenError::Schema { reason })?;
+        match found.is_empty() {
+            true => Err(OpenError::MissingKeyspace {
+                keyspace: keyspace.to_owned(),
+            }),
+            false => Ok(()),
+        }
     }
+
+    /// Every server as it describes itself, and those that do not answer.
+    pub async fn servers(
+        &self,
+        world: &dyn World,
+    ) -> Result<(Vec<Server>, Vec<Warning>), OpenError> {
+        let (mut servers, mut silent) = (Vec::new(), Vec::new());
+        for node in self.session.get_cluster_state().get_nodes_info() {
+            let name = node.address.to_string();
+            match self.server(node, &name, world).await {
+                Ok(server) => servers.push(server),
+                Err(reason) => silent.push(Warning::NotAsked {
+                    server: name,
+                    reason,
+                }),
+            }
+        }
+        match (servers.is_empty(), silent.first()) {
+            (true, Some(Warning::NotAsked { reason, .. })) => Err(OpenError::Unreachable {
+                reason: reason.clone(),
+            }),
+            _ => Ok((servers, silent)),
+        }
+    }
+
+    async fn server(
+        &self,
+        node: &Arc<Node>,
+        name: &str,
+        world: &dyn World,
+    ) -> Result<Server, String> {
+        let to_this = |text: &str| {
+            let target = NodeIdentifier::Node(Arc::clone(node));
+            let mut statement = Statement::new(text);
+            statement.set_consistency(Consistency::One);
+            statement.set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(
+                target, None,
+            )));
+            statement
+        };
+        let unreadable = |error: EngineError| error.to_string();
+        let version = to_this("SELECT release_version FROM system.local");
+        let version = self.ask(version, ()).await?.into_iter().next();
+        let version = version.map(|row| Columns::of(row).text()).transpose();
+        let mut settings = BTreeMap::new();
+        for setting in SETTINGS {
+            let value = to_this("SELECT value FROM system_views.settings WHERE name = ?");
+            for row in self.ask(value, (setting,)).await? {
+                if let Some(value) = Columns::of(row).text().map_err(unreadable)? {
+                    settings.insert(setting.to_owned(), value);
+                }
+            }
+        }
+        let clock = to_this("SELECT toUnixTimestamp(now()) FROM system.local");
+        let asked_ms = world.now().unix_micros().div_euclid(1000);
+        let clock = self.ask(clock, ()).await?.into_iter().next();
+        let answered_ms = world.now().unix_micros().div_euclid(1000);
+        let clock_ms = clock.map(|row| Columns::of(row).number()).transpose();
+        let clock_ms = clock_ms.map_err(unreadable)?.flatten();
+        Ok(Server {
+            name: name.to_owned(),
+            version: version.map_err(unreadable)?.flatten().unwrap_or_default(),
+            settings,
+            clock_off_ms: clock_ms.map_or(0, |clock| off_by(clock, asked_ms, answered_ms)),
+        })
+    }
+
+    async fn ask(
+        &self,
+        statement: Statement,
+        values: impl SerializeRow,
+    ) -> Result<Vec<Row>, String> {
+        let answer = self.session.query_unpaged(statement, values).await;
+        rows(answer.map_err(|error| error.to_string())?).map_err(|error| error.to_string())
+    }
+}
+
+/// How far a clock is from ours for certain: it was read between asking and answering.
+fn off_by(clock_ms: i64, asked_ms: i64, answered_ms: i64) -> u64 {
+    let ahead = clock_ms.saturating_sub(answered_ms);
+    let behind = asked_ms.saturating_sub(clock_ms);
+    ahead.max(behind).max(0).unsigned_abs()
+}
+
+fn refused_session(error: NewSessionError) -> OpenError {
+    let reason = error.to_string();
+    let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
+        ConnectionPoolError::Broken {
+            last_connection_error: ConnectionError::ConnectionSetupRequestError(setup),
+        },
+    )) = &error
+    else {
+        return OpenError::Unreachable { reason };
+    };
+    match setup.get_error() {
+        ConnectionSetupRequestErrorKind::MissingAuthentication
+        | ConnectionSetupRequestErrorKind::DbError(
+            DbError::AuthenticationError | DbError::Unauthorized,
+            _,
+        ) => OpenError::Login { reason },
+        _ => OpenError::Unreachable { reason },
+    }
+}
+
+fn at(statement: &PreparedStatement, level: Consistency) -> PreparedStatement {
+    let mut statement = statement.clone();
+    statement.set_consistency(level);
+    statement
+}
+
+/// Cuts statements into batches that the servers take.
+fn pieces(bound: Vec<Bound<'_>>) -> Vec<Vec<Bound<'_>>> {
+    let (mut pieces, mut bytes): (Vec<Vec<Bound<'_>>>, usize) = (Vec::new(), 0);
+    for statement in bound {
+        let own = bytes_of(&statement.1);
+        match pieces.last_mut() {
+            Some(piece) if bytes + own <= BATCH_BYTES_MAX => {
+                piece.push(statement);
+                bytes += own;
+            }
+            _ => {
+                pieces.push(vec![statement]);
+                bytes = own;
+            }
+        }
+    }
+    pieces
+}
+
+/// An estimate from above, for cells of the kinds that we write.
+fn bytes_of(cells: &Cells) -> usize {
+    fn of(cell: &CqlValue) -> usize {
+        CELL_BYTES
+            + match cell {
+                CqlValue::Text(text) => text.len(),
+                CqlValue::Blob(blob) => blob.len(),
+                CqlValue::List(cells) => cells.iter().map(of).sum(),
+                CqlValue::UserDefinedType { fields, .. } => fields
+                    .iter()
+                    .map(|(_, cell)| cell.as_ref().map_or(CELL_BYTES, of))
+                    .sum(),
+                _ => CELL_BYTES,
+            }
+    }
+    let cell = |cell: &Option<CqlValue>| cell.as_ref().map_or(CELL_BYTES, of);
+    cells.iter().map(cell).sum()
 }
 
 fn batch(kind: BatchType, bound: Vec<Bound<'_>>) -> (Batch, Vec<Cells>) {

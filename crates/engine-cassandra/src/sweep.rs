@@ -8,7 +8,7 @@ use engine_api::{
 };
 use scylla::response::PagingState;
 
-use crate::authority::{Read, SCAN_PAGE_KEYS_MAX};
+use crate::authority::SCAN_PAGE_KEYS_MAX;
 use crate::connection::Decided;
 use crate::engine::{CassandraEngine, Tables};
 
@@ -84,7 +84,9 @@ async fn collect(
     work: &Maintenance,
 ) -> Result<Option<Due>, EngineError> {
     let connection = engine.connection();
-    let stored = tables.authority.load(connection, id, Read::Quorum).await?;
+    let levels = &tables.authority.levels;
+    let quorum = levels.rows(levels.latest());
+    let stored = tables.authority.load(connection, id, quorum).await?;
     let Some(record) = &stored.record else {
         return Ok(None);
     };
@@ -108,7 +110,7 @@ async fn collect(
     }
     for table in &tables.derived {
         if let Some(row) = table.row(&record.header) {
-            table.forget(connection, id, &row).await?;
+            table.forget(connection, record, &row, quorum).await?;
         }
     }
     Ok(Some(due))

@@ -1,4 +1,4 @@
-//! The contract of the engine boundary, on a real server of one node.
+//! The contract of the engine boundary, on real servers.
 
 mod shop;
 
@@ -38,8 +38,25 @@ impl Subject for OneKeyspace {
     }
 
     fn collections(&self) -> Vec<Collection> {
-        vec![Collection::Carts, Collection::Sessions]
+        self.config
+            .keyspace
+            .stores
+            .iter()
+            .map(|kept| kept.collection())
+            .collect()
     }
+}
+
+/// Runs the whole suite on every collection that the engine keeps.
+async fn keeps_the_contract(config: CassandraConfig) -> OneKeyspace {
+    let subject = OneKeyspace {
+        config,
+        opened: Mutex::default(),
+    };
+    let report = run(&subject).await;
+    println!("{report}");
+    report.assert_passed();
+    subject
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,14 +66,7 @@ async fn the_engine_keeps_every_line_that_it_declares() {
         return;
     };
     let config = shop::config(cluster.contact_points(), cluster.keyspace("conformance"));
-    let subject = OneKeyspace {
-        config,
-        opened: Mutex::default(),
-    };
+    let subject = keeps_the_contract(config).await;
     let engine = subject.engine().await;
     insta::assert_snapshot!("capabilities", capability_table(&[engine.capabilities()]));
-    drop(engine);
-    let report = run(&subject).await;
-    println!("{report}");
-    report.assert_passed();
 }
