@@ -5,6 +5,7 @@
 //! records without parts has one row a record.
 
 mod partition;
+mod parts;
 
 use engine_api::{EngineError, Header, Part, PartKey, Record, RecordId, Revision};
 use layout::{Collection, KeyColumn, ShardKey, Table};
@@ -19,10 +20,9 @@ use crate::config::OpenError;
 use crate::connection::{Bound, Cells, Columns, Connection, Decided, PageStart, number};
 use crate::failure::damaged;
 use crate::levels::Levels;
-use partition::{
-    ORIGIN_DECIDED, ORIGIN_HEADER, ORIGIN_PATCHED, Shape, assemble, part_cells, row_cells,
-};
+use partition::{ORIGIN_HEADER, Shape, assemble, part_cells, row_cells};
 pub(crate) use partition::{Stored, numbered};
+use parts::PartStatements;
 
 /// The most keys that one page of a scan asks the servers for.
 pub(crate) const SCAN_PAGE_KEYS_MAX: usize = 256;
@@ -43,16 +43,6 @@ pub(crate) struct AuthorityTable {
     drop_header: PreparedStatement,
     /// `None` where records have no parts.
     parts: Option<PartStatements>,
-}
-
-#[derive(Debug)]
-struct PartStatements {
-    put: PreparedStatement,
-    drop: PreparedStatement,
-    drop_all: PreparedStatement,
-    patch: PreparedStatement,
-    clear_patched: PreparedStatement,
-    drop_patched: PreparedStatement,
 }
 
 /// A record's key as a scan meets it.
@@ -356,53 +346,6 @@ impl AuthorityTable {
             )))
         };
         self.key.iter().map(cell).collect()
-    }
-}
-
-impl PartStatements {
-    async fn prepare(
-        connection: &Connection,
-        table: &str,
-        key: &[KeyColumn],
-    ) -> Result<PartStatements, OpenError> {
-        let names: Vec<String> = key.iter().map(key_name).collect();
-        let marks: String = names.iter().map(|_| "?, ").collect();
-        let equal: String = names
-            .iter()
-            .map(|name| format!("{name} = ? AND "))
-            .collect();
-        let columns = format!(
-            "{}, origin, kind, name, subname, part_revision, part_live, content",
-            names.join(", ")
-        );
-        let insert = |origin| {
-            format!("INSERT INTO {table} ({columns}) VALUES ({marks}{origin}, ?, ?, ?, ?, ?, ?)")
-        };
-        let row_of =
-            |origin| format!("{equal}origin = {origin} AND kind = ? AND name = ? AND subname = ?");
-        let prepare = async |statement: String| connection.prepare(&statement).await;
-        Ok(PartStatements {
-            put: prepare(insert(ORIGIN_DECIDED)).await?,
-            drop: prepare(format!(
-                "DELETE FROM {table} WHERE {}",
-                row_of(ORIGIN_DECIDED)
-            ))
-            .await?,
-            drop_all: prepare(format!(
-                "DELETE FROM {table} WHERE {equal}origin = {ORIGIN_DECIDED}"
-            ))
-            .await?,
-            patch: prepare(format!("{} USING TIMESTAMP ?", insert(ORIGIN_PATCHED))).await?,
-            clear_patched: prepare(format!(
-                "DELETE FROM {table} USING TIMESTAMP ? WHERE {equal}origin = {ORIGIN_PATCHED}"
-            ))
-            .await?,
-            drop_patched: prepare(format!(
-                "DELETE FROM {table} USING TIMESTAMP ? WHERE {}",
-                row_of(ORIGIN_PATCHED)
-            ))
-            .await?,
-        })
     }
 }
 

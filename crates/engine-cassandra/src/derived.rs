@@ -10,6 +10,7 @@
 //! for those who read it without us. Our own answers come from the authority.
 
 mod copy;
+mod path;
 mod walk;
 
 use engine_api::{EngineError, Header, Part, PartKey, Record, Revision, Timestamp};
@@ -23,7 +24,8 @@ use crate::config::OpenError;
 use crate::connection::{Bound, Cells, Columns, Connection, number};
 use crate::schema::{CopyForm, ITEM_KEY, copy_of};
 use copy::CopyStatements;
-pub(crate) use walk::{DerivedRow, PathRead, Walk};
+pub(crate) use path::PathRead;
+pub(crate) use walk::{DerivedRow, Walk};
 
 /// The servers take no longer TTL than this: 20 years.
 const TTL_SECONDS_MAX: i64 = 20 * 365 * 24 * 3600;

@@ -76,14 +76,12 @@ pub fn statements(keyspace: &Keyspace) -> Vec<String> {
     statements
 }
 
-/// Arguments of `nodetool` that repair the tables of a keyspace. With `-pr`
-/// every server repairs the ranges it is the first to hold: run it on each.
+/// Arguments of `nodetool` that repair the keyspace, its journal included. With
+/// `-pr` every server repairs the ranges it is the first to hold: run it on each.
 pub fn repair_arguments(keyspace: &Keyspace) -> Vec<String> {
-    let mut arguments: Vec<String> = ["repair", "-full", "-pr", &keyspace.name]
+    ["repair", "-full", "-pr", &keyspace.name]
         .map(str::to_owned)
-        .into();
-    arguments.extend(keyspace.tables().map(|table| table.name.clone()));
-    arguments
+        .into()
 }
 
 pub(crate) fn copy_of(table: &Table) -> CopyForm {

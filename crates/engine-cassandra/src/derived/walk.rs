@@ -10,24 +10,18 @@ use std::collections::VecDeque;
 
 use engine_api::{Cursor, EngineError, Query, RecordId};
 use futures::{StreamExt, TryStreamExt, stream};
-use layout::{
-    AccessPath, BucketCounts, Direction, Field, FieldKind, Fields, KeyColumn, Operation, Plan,
-    Sort, Value, plan_operation,
-};
+use layout::{AccessPath, Direction, Field, Fields, KeyColumn, Value};
 use scylla::response::PagingState;
 use scylla::statement::Consistency;
-use scylla::statement::prepared::PreparedStatement;
 use scylla::value::{CqlValue, Row};
 
-use super::DerivedTable;
+use super::{DerivedTable, PathRead};
 use crate::authority::numbered;
 use crate::calendar::{self, Calendar};
 use crate::cell::to_cell;
-use crate::column::{key_columns, key_name, key_value};
-use crate::config::OpenError;
+use crate::column::key_value;
 use crate::connection::{Cells, Columns, Connection, PageStart, number};
 use crate::failure::damaged;
-use crate::keyspace::KeptStore;
 
 /// How many rows one page asks the servers for, of one partition.
 const PAGE_ROWS_MAX: usize = 64;
@@ -37,17 +31,6 @@ const PARTITIONS_AT_ONCE: usize = 16;
 /// Rows of a path without an order, which are read before the first is answered.
 const UNSORTED_ROWS_MAX: usize = 10_000;
 
-/// How one access path is read from one table.
-#[derive(Debug)]
-pub(crate) struct PathRead {
-    pub path: AccessPath,
-    /// The table's place among the derived ones.
-    pub table: usize,
-    statement: PreparedStatement,
-    /// Clustering columns that the path gives.
-    prefix: Vec<Field>,
-}
-
 /// A row as a listing meets it.
 #[derive(Clone, Debug)]
 pub(crate) struct DerivedRow {
@@ -55,103 +38,6 @@ pub(crate) struct DerivedRow {
     pub place: Cursor,
     /// The timestamp it was written at.
     pub stamp: i64,
-}
-
-impl PathRead {
-    /// How the path is read, or `None` when no derived table answers it.
-    pub async fn prepare(
-        connection: &Connection,
-        keyspace: &str,
-        kept: &KeptStore,
-        derived: &[DerivedTable],
-        path: AccessPath,
-    ) -> Result<Option<PathRead>, OpenError> {
-        let Some(plan) = plan(kept, path) else {
-            return Ok(None);
-        };
-        let Some(table) = derived
-            .iter()
-            .position(|table| table.table.name == plan.table)
-        else {
-            return Ok(None);
-        };
-        let of = &derived[table].table;
-        let shape = path.shape();
-        let given = |field: &Field| {
-            shape.equals.contains(field) || shape.only.is_some_and(|(only, _)| only == *field)
-        };
-        let prefix: Vec<Field> = of
-            .clustering
-            .iter()
-            .map_while(|(column, _)| match column {
-                KeyColumn::Field(field) if given(field) => Some(*field),
-                _ => None,
-            })
-            .collect();
-        if let Some((field, _)) = shape.sort
-            && !matches!(field.kind(), FieldKind::Timestamp | FieldKind::Int)
-        {
-            return Err(OpenError::Table {
-                table: of.name.clone(),
-                reason: format!("an order by {field} is not kept here"),
-            });
-        }
-        let statement = select(keyspace, of, &prefix, &plan);
-        Ok(Some(PathRead {
-            path,
-            table,
-            statement: connection.prepare_repeatable(&statement).await?,
-            prefix,
-        }))
-    }
-}
-
-fn plan(kept: &KeptStore, path: AccessPath) -> Option<Plan> {
-    let uses = |operation: &Operation| operation.paths().contains(&path);
-    let operation = Operation::ALL.into_iter().find(uses)?;
-    let buckets: &BucketCounts = &kept.store.initial_buckets;
-    plan_operation(&kept.layout, &kept.store, operation, path, buckets).ok()
-}
-
-fn select(keyspace: &str, table: &layout::Table, prefix: &[Field], plan: &Plan) -> String {
-    let key = key_columns(table);
-    let names: Vec<String> = key.iter().map(|(column, _)| key_name(column)).collect();
-    let mut wanted: Vec<String> = table
-        .partition
-        .iter()
-        .map(key_name)
-        .chain(prefix.iter().map(|field| field.name().to_owned()))
-        .map(|name| format!("{name} = ?"))
-        .collect();
-    if let Some((field, _)) = plan.path.shape().sort {
-        wanted.push(format!("{field} >= ? AND {field} <= ?"));
-    }
-    let backward = matches!(
-        plan.sort,
-        Sort::Native(layout::Walk::Backward)
-            | Sort::Chained(layout::Walk::Backward)
-            | Sort::Merged(layout::Walk::Backward)
-    );
-    let order = match backward {
-        false => String::new(),
-        true => {
-            let reversed = |(column, direction): &(KeyColumn, Direction)| {
-                let direction = match direction {
-                    Direction::Ascending => "DESC",
-                    Direction::Descending => "ASC",
-                };
-                format!("{} {direction}", key_name(column))
-            };
-            let clustering = key[table.partition.len()..].iter().map(reversed);
-            format!(" ORDER BY {}", clustering.collect::<Vec<_>>().join(", "))
-        }
-    };
-    format!(
-        "SELECT {}, writetime(revision) FROM {keyspace}.{} WHERE {}{order}",
-        names.join(", "),
-        table.name,
-        wanted.join(" AND ")
-    )
 }
 
 /// A listing under way.
