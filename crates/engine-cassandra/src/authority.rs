@@ -39,10 +39,22 @@ pub(crate) struct AuthorityTable {
     shape: Shape,
     select: PreparedStatement,
     select_keys: PreparedStatement,
+    /// `None` where a partition is one record.
+    select_rest: Option<PreparedStatement>,
     set_header: PreparedStatement,
     drop_header: PreparedStatement,
     /// `None` where records have no parts.
     parts: Option<PartStatements>,
+}
+
+/// A piece of all keys.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyPiece {
+    FromToken(i64),
+    /// The bucket of this id, after it.
+    RestOfBucket {
+        after: String,
+    },
 }
 
 /// A record's key as a scan meets it.
@@ -71,11 +83,15 @@ impl AuthorityTable {
             .into_iter()
             .map(|(column, _)| column)
             .collect();
-        let equal: Vec<String> = key
-            .iter()
-            .map(|column| format!("{} = ?", key_name(column)))
-            .collect();
-        let equal = equal.join(" AND ");
+        let id = table.collection.id_field();
+        let where_id = |is: &str| {
+            let compared = |column: &KeyColumn| match column {
+                KeyColumn::Field(_) => format!("{id} {is} ?"),
+                other => format!("{} = ?", key_name(other)),
+            };
+            key.iter().map(compared).collect::<Vec<_>>().join(" AND ")
+        };
+        let equal = where_id("=");
         let (origin, header_row) = if shape.has_parts {
             let row =
                 format!("origin = {ORIGIN_HEADER} AND kind = '' AND name = '' AND subname = ''");
@@ -93,7 +109,14 @@ impl AuthorityTable {
             .collect();
         let partition: Vec<String> = table.partition.iter().map(key_name).collect();
         let token = format!("token({})", partition.join(", "));
-        let id = table.collection.id_field();
+        let select_keys = format!("SELECT {id}, {token}, shard_key FROM {full}");
+        let select_rest = match table.partition.contains(&KeyColumn::Field(id)) {
+            true => None,
+            false => {
+                let rest = format!("{select_keys} WHERE {}{origin}", where_id(">"));
+                Some(connection.prepare_repeatable(&rest).await?)
+            }
+        };
         let parts = match shape.has_parts {
             true => Some(PartStatements::prepare(connection, &full, &key).await?),
             false => None,
@@ -110,10 +133,9 @@ impl AuthorityTable {
                 ))
                 .await?,
             select_keys: connection
-                .prepare_repeatable(&format!(
-                    "SELECT {id}, {token}, shard_key FROM {full} WHERE {token} >= ?{origin}"
-                ))
+                .prepare_repeatable(&format!("{select_keys} WHERE {token} >= ?{origin}"))
                 .await?,
+            select_rest,
             set_header: connection
                 .prepare(&format!(
                     "UPDATE {full} SET turn = ?, shard_key = ?, revision = ?, cleared = ?, live = ?{sets} \
@@ -273,10 +295,25 @@ impl AuthorityTable {
         Ok(decided)
     }
 
-    pub async fn keys_from(
+    /// The pieces of the ring in which a scan finds what comes after a key. The
+    /// rest of a bucket is read by id: from its token on, it would begin anew.
+    pub fn pieces_after(&self, after: Option<&(i64, String)>) -> Vec<KeyPiece> {
+        match after {
+            None => vec![KeyPiece::FromToken(i64::MIN)],
+            Some((token, _)) if self.select_rest.is_none() => vec![KeyPiece::FromToken(*token)],
+            Some((token, id)) => {
+                let mut pieces = vec![KeyPiece::RestOfBucket { after: id.clone() }];
+                pieces.extend(token.checked_add(1).map(KeyPiece::FromToken));
+                pieces
+            }
+        }
+    }
+
+    /// A page of keys in the order of tokens, within a bucket in the order of ids.
+    pub async fn keys(
         &self,
         connection: &Connection,
-        token: i64,
+        piece: &KeyPiece,
         from: PagingState,
         wanted: usize,
     ) -> Result<(Vec<ScannedKey>, Option<PagingState>), EngineError> {
@@ -286,9 +323,12 @@ impl AuthorityTable {
             rows: i32::try_from(wanted).expect("a page is small"),
         };
         let level = self.levels.rows(self.levels.latest());
-        let (rows, next) = connection
-            .read_page(&self.select_keys, vec![number(token)], level, page)
-            .await?;
+        let (statement, cells) = match (piece, &self.select_rest) {
+            (KeyPiece::RestOfBucket { after }, Some(rest)) => (rest, self.key(after)),
+            (KeyPiece::RestOfBucket { .. }, None) => return Ok((Vec::new(), None)),
+            (KeyPiece::FromToken(token), _) => (&self.select_keys, vec![number(*token)]),
+        };
+        let (rows, next) = connection.read_page(statement, cells, level, page).await?;
         let keys: Result<_, EngineError> = rows.into_iter().map(scanned_key).collect();
         Ok((keys?, next))
     }

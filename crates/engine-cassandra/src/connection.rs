@@ -1,6 +1,8 @@
 //! The driver, reduced to what the engine asks of it.
 
+mod cutting;
 mod inspection;
+mod recording;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::policies::load_balancing::DefaultPolicy;
+use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::response::PagingState;
 use scylla::response::query_result::QueryResult;
@@ -21,17 +24,15 @@ use scylla::value::{CqlValue, Row};
 
 use crate::config::{CassandraConfig, OpenError};
 use crate::failure::{damaged, of_decision, of_read, of_write};
+pub(crate) use recording::Recorder;
+pub use recording::Recording;
+use recording::Sent;
 
 /// The values of one statement, in the order of its marks.
 pub(crate) type Cells = Vec<Option<CqlValue>>;
 
 /// A statement with its values.
 pub(crate) type Bound<'a> = (&'a PreparedStatement, Cells);
-
-/// The servers refuse a batch of 50 KiB; this leaves room for what they add.
-const BATCH_BYTES_MAX: usize = 40 * 1024;
-/// What a cell costs beside its text: its length, its timestamp, its number.
-const CELL_BYTES: usize = 20;
 
 /// Where a page starts, and how many rows it has at the most.
 #[derive(Debug)]
@@ -43,6 +44,7 @@ pub(crate) struct PageStart {
 #[derive(Debug)]
 pub(crate) struct Connection {
     session: Session,
+    recorder: Recorder,
 }
 
 /// What a conditional batch met.
@@ -53,7 +55,10 @@ pub(crate) enum Decided {
 }
 
 impl Connection {
-    pub async fn open(config: &CassandraConfig) -> Result<Connection, OpenError> {
+    pub async fn open(
+        config: &CassandraConfig,
+        recorder: Recorder,
+    ) -> Result<Connection, OpenError> {
         let mut policy = DefaultPolicy::builder().token_aware(true);
         if let Some(datacentre) = &config.local_datacentre {
             policy = policy.prefer_datacenter(datacentre.clone());
@@ -76,7 +81,7 @@ impl Connection {
             builder = builder.user(&credentials.user, &credentials.password);
         }
         let session = builder.build().await.map_err(inspection::refused_session)?;
-        Ok(Connection { session })
+        Ok(Connection { session, recorder })
     }
 
     /// Changes the schema, and waits until all servers agree on it.
@@ -123,6 +128,8 @@ impl Connection {
         level: Consistency,
     ) -> Result<Vec<Row>, EngineError> {
         let statement = at(statement, level);
+        self.recorder
+            .note(|| Sent::Whole(statement.clone(), cells.clone()));
         rows(
             self.session
                 .execute_unpaged(&statement, cells)
@@ -141,6 +148,8 @@ impl Connection {
     ) -> Result<(Vec<Row>, Option<PagingState>), EngineError> {
         let mut statement = at(statement, level);
         statement.set_page_size(page.rows);
+        self.recorder
+            .note(|| Sent::Page(statement.clone(), cells.clone()));
         let (result, paging) = self
             .session
             .execute_single_page(&statement, cells, page.from)
@@ -159,8 +168,11 @@ impl Connection {
         cells: Cells,
         level: Consistency,
     ) -> Result<(), EngineError> {
+        let statement = at(statement, level);
+        self.recorder
+            .note(|| Sent::Whole(statement.clone(), cells.clone()));
         self.session
-            .execute_unpaged(&at(statement, level), cells)
+            .execute_unpaged(&statement, cells)
             .await
             .map_err(of_write)?;
         Ok(())
@@ -174,7 +186,7 @@ impl Connection {
         bound: Vec<Bound<'_>>,
         level: Consistency,
     ) -> Result<(), EngineError> {
-        for (number, piece) in pieces(bound).into_iter().enumerate() {
+        for (number, piece) in cutting::pieces(bound).into_iter().enumerate() {
             match self.write_piece(piece, level).await {
                 Err(error) if number > 0 => {
                     return Err(EngineError::OutcomeUnknown {
@@ -202,6 +214,8 @@ impl Connection {
         let (mut batch, cells) = batch(BatchType::Logged, piece);
         batch.set_consistency(level);
         batch.set_is_idempotent(repeatable);
+        self.recorder
+            .note(|| Sent::Batch(batch.clone(), cells.clone()));
         self.session.batch(&batch, cells).await.map_err(of_write)?;
         Ok(())
     }
@@ -216,6 +230,10 @@ impl Connection {
         let (mut batch, cells) = batch(BatchType::Unlogged, bound);
         batch.set_consistency(level);
         batch.set_serial_consistency(Some(serial));
+        // "Too few servers" is no verdict on a conditional write: never sent again.
+        batch.set_retry_policy(Some(Arc::new(FallthroughRetryPolicy)));
+        self.recorder
+            .note(|| Sent::Batch(batch.clone(), cells.clone()));
         let result = self
             .session
             .batch(&batch, cells)
@@ -237,44 +255,6 @@ fn at(statement: &PreparedStatement, level: Consistency) -> PreparedStatement {
     let mut statement = statement.clone();
     statement.set_consistency(level);
     statement
-}
-
-/// Cuts statements into batches that the servers take.
-fn pieces(bound: Vec<Bound<'_>>) -> Vec<Vec<Bound<'_>>> {
-    let (mut pieces, mut bytes): (Vec<Vec<Bound<'_>>>, usize) = (Vec::new(), 0);
-    for statement in bound {
-        let own = bytes_of(&statement.1);
-        match pieces.last_mut() {
-            Some(piece) if bytes + own <= BATCH_BYTES_MAX => {
-                piece.push(statement);
-                bytes += own;
-            }
-            _ => {
-                pieces.push(vec![statement]);
-                bytes = own;
-            }
-        }
-    }
-    pieces
-}
-
-/// An estimate from above, for cells of the kinds that we write.
-fn bytes_of(cells: &Cells) -> usize {
-    fn of(cell: &CqlValue) -> usize {
-        CELL_BYTES
-            + match cell {
-                CqlValue::Text(text) => text.len(),
-                CqlValue::Blob(blob) => blob.len(),
-                CqlValue::List(cells) => cells.iter().map(of).sum(),
-                CqlValue::UserDefinedType { fields, .. } => fields
-                    .iter()
-                    .map(|(_, cell)| cell.as_ref().map_or(CELL_BYTES, of))
-                    .sum(),
-                _ => CELL_BYTES,
-            }
-    }
-    let cell = |cell: &Option<CqlValue>| cell.as_ref().map_or(CELL_BYTES, of);
-    cells.iter().map(cell).sum()
 }
 
 fn batch(kind: BatchType, bound: Vec<Bound<'_>>) -> (Batch, Vec<Cells>) {

@@ -17,7 +17,7 @@ use scylla::statement::Consistency;
 use crate::authority::AuthorityTable;
 use crate::calendar::Calendar;
 use crate::config::{CassandraConfig, OpenError, SchemaCare};
-use crate::connection::Connection;
+use crate::connection::{Connection, Recorder, Recording};
 use crate::derived::{DerivedTable, PathRead};
 use crate::journal::Journal;
 use crate::keyspace::{KeptStore, Keyspace};
@@ -59,14 +59,28 @@ impl CassandraEngine {
         CassandraEngine::open_in(config, Arc::new(RealWorld::new())).await
     }
 
+    /// The same, and every statement is recorded; for measurements.
+    pub async fn open_recording(config: CassandraConfig) -> Result<CassandraEngine, OpenError> {
+        let world = Arc::new(RealWorld::new());
+        CassandraEngine::open_with(config, world, Recorder::on()).await
+    }
+
     /// The same, with time and chance given.
     pub async fn open_in(
         config: CassandraConfig,
         world: Arc<dyn World>,
     ) -> Result<CassandraEngine, OpenError> {
+        CassandraEngine::open_with(config, world, Recorder::default()).await
+    }
+
+    async fn open_with(
+        config: CassandraConfig,
+        world: Arc<dyn World>,
+        recorder: Recorder,
+    ) -> Result<CassandraEngine, OpenError> {
         config.validate()?;
         let keyspace = &config.keyspace;
-        let connection = Arc::new(Connection::open(&config).await?);
+        let connection = Arc::new(Connection::open(&config, recorder).await?);
         let (servers, mut warnings) = connection.servers(&*world).await?;
         warnings.extend(judge(keyspace, &servers, config.clock_off_ms_max)?);
         match config.schema {
@@ -111,6 +125,11 @@ impl CassandraEngine {
     /// Reads that were repeated at ALL, as the layout asks.
     pub fn sampled_reads(&self) -> SampledReads {
         self.sampling.counts()
+    }
+
+    /// What was sent since this was last asked; `None` unless opened for recording.
+    pub fn take_recording(&self) -> Option<Recording> {
+        Recording::take(&self.connection)
     }
 
     pub(crate) fn connection(&self) -> &Connection {

@@ -1,7 +1,9 @@
 //! Consistency levels, from the policies of the layout.
 //!
 //! The engine is not told which operation asks, only by which access path: of
-//! the operations that use a path, the strictest policy is kept.
+//! the operations that use a path, the strictest policy is kept. Who asks for
+//! the latest gets it whatever the policy (E15): a mover that copied what one
+//! server happens to hold would lose the rest.
 //!
 //! What decides (create, change, remove, and the rows of derived tables that go
 //! with it) is written at a quorum whatever the policy says, because it rests on
@@ -78,8 +80,8 @@ impl Levels {
     pub fn read(&self, path: AccessPath, freshness: Freshness) -> Consistency {
         let level = self.paths.get(&path).copied();
         match (level.unwrap_or(ReadLevel::Serial), freshness) {
-            (ReadLevel::One, _) => Consistency::One,
             (ReadLevel::All, _) => Consistency::All,
+            (ReadLevel::One, Freshness::MayLag { .. }) => Consistency::One,
             (ReadLevel::LocalQuorum, Freshness::MayLag { .. }) => Consistency::LocalQuorum,
             (ReadLevel::Quorum, Freshness::MayLag { .. }) => Consistency::Quorum,
             _ => self.latest(),
@@ -186,9 +188,21 @@ mod tests {
     }
 
     #[test]
+    fn one_answers_those_who_may_lag() {
+        let levels = levels(ReadLevel::One, WriteLevel::One, &[]);
+        let read = |freshness| levels.read(AccessPath::SessionById, freshness);
+        assert_eq!(read(Freshness::MayLag { seconds: 1 }), Consistency::One);
+        assert_eq!(read(Freshness::Latest), Consistency::LocalSerial);
+    }
+
+    #[test]
     fn one_is_for_patches_and_decisions_keep_their_quorum() {
         let levels = levels(ReadLevel::LocalQuorum, WriteLevel::One, &[]);
         assert_eq!(levels.patched, Consistency::One);
+        assert_eq!(
+            levels.read(AccessPath::CartById, Freshness::Latest),
+            Consistency::LocalSerial
+        );
         assert_eq!(levels.decided, Consistency::LocalQuorum);
         assert!(!levels.overlapping);
     }

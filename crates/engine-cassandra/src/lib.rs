@@ -75,6 +75,7 @@ mod connection;
 mod failure;
 
 pub use config::{CassandraConfig, Credentials, OpenError, SchemaCare};
+pub use connection::Recording;
 pub use engine::CassandraEngine;
 pub use keyspace::{KeptStore, Keyspace};
 pub use sampling::SampledReads;

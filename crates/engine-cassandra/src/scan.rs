@@ -18,19 +18,15 @@ pub(crate) async fn page(
     scan: &Scan,
 ) -> Result<ScanPage, EngineError> {
     let limit = scan.limit.clamp(1, PAGE_RECORDS_MAX);
-    let start = scan
-        .after
-        .as_ref()
-        .map(token_of)
-        .transpose()?
-        .unwrap_or(i64::MIN);
+    let after = scan.after.as_ref().map(parse).transpose()?;
+    let mut pieces = tables.authority.pieces_after(after.as_ref()).into_iter();
     let (mut images, mut looked_at) = (Vec::new(), 0);
-    let mut paging = Some(PagingState::start());
-    while let Some(from) = paging.take() {
-        let (keys, next) = tables
+    let (mut piece, mut paging) = (pieces.next(), PagingState::start());
+    while let Some(of) = &piece {
+        let keys = tables
             .authority
-            .keys_from(engine.connection(), start, from, limit + 2)
-            .await?;
+            .keys(engine.connection(), of, paging, limit + 2);
+        let (keys, next) = keys.await?;
         looked_at += keys.len();
         let last = keys.last().map(position);
         let ended = scan
@@ -58,7 +54,10 @@ pub(crate) async fn page(
                 next: last,
             });
         }
-        paging = next;
+        match next {
+            Some(next) => paging = next,
+            None => (piece, paging) = (pieces.next(), PagingState::start()),
+        }
     }
     let more = images.len() > limit;
     images.truncate(limit);
@@ -97,12 +96,14 @@ fn position(key: &ScannedKey) -> ScanPosition {
     ScanPosition([&token.to_be_bytes(), key.id.as_bytes()].concat())
 }
 
-fn token_of(position: &ScanPosition) -> Result<i64, EngineError> {
+fn parse(position: &ScanPosition) -> Result<(i64, String), EngineError> {
     let invalid = || EngineError::Invalid {
         reason: "not a scan position of this engine".to_owned(),
     };
-    let token = position.0.first_chunk::<8>().ok_or_else(invalid)?;
-    Ok((u64::from_be_bytes(*token) ^ (1 << 63)) as i64)
+    let (token, id) = position.0.split_first_chunk::<8>().ok_or_else(invalid)?;
+    let token = (u64::from_be_bytes(*token) ^ (1 << 63)) as i64;
+    let id = String::from_utf8(id.to_vec()).map_err(|_| invalid())?;
+    Ok((token, id))
 }
 
 #[cfg(test)]
@@ -121,8 +122,8 @@ mod tests {
         let tokens = [i64::MIN, -1, 0, 1, i64::MAX];
         assert!(tokens.windows(2).all(|pair| at(pair[0]) < at(pair[1])));
         for token in tokens {
-            assert_eq!(token_of(&at(token)), Ok(token));
+            assert_eq!(parse(&at(token)), Ok((token, "x".to_owned())));
         }
-        assert!(token_of(&ScanPosition(vec![1])).is_err());
+        assert!(parse(&ScanPosition(vec![1])).is_err());
     }
 }

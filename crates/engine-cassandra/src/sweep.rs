@@ -8,7 +8,7 @@ use engine_api::{
 };
 use scylla::response::PagingState;
 
-use crate::authority::SCAN_PAGE_KEYS_MAX;
+use crate::authority::{KeyPiece, SCAN_PAGE_KEYS_MAX};
 use crate::connection::Decided;
 use crate::engine::{CassandraEngine, Tables};
 
@@ -48,13 +48,11 @@ async fn sweep(
 ) -> Result<(), EngineError> {
     let start = tables.swept_to();
     // The second way round covers what lies before the start.
-    for from in [start, i64::MIN] {
+    for from in [start, i64::MIN].map(KeyPiece::FromToken) {
         let mut paging = Some(PagingState::start());
         while let Some(page) = paging.take() {
-            let keys =
-                tables
-                    .authority
-                    .keys_from(engine.connection(), from, page, SCAN_PAGE_KEYS_MAX);
+            let authority = &tables.authority;
+            let keys = authority.keys(engine.connection(), &from, page, SCAN_PAGE_KEYS_MAX);
             let (keys, next) = keys.await?;
             for key in keys {
                 if done.expired + done.marks >= work.items_max {

@@ -115,7 +115,14 @@ impl Exclusive<CassandraPlan> {
 
     /// Runs `nodetool` against one node, and answers what it printed.
     pub fn nodetool(&self, index: usize, arguments: &[String]) -> Result<String, Unavailable> {
+        let opened = JVM_ARGUMENTS
+            .lines()
+            .filter(|line| line.starts_with("--add-"))
+            .flat_map(str::split_whitespace);
         let output = Command::new("java")
+            .args(opened)
+            // It keeps a history of its calls in the home folder.
+            .arg(format!("-Duser.home={}", std::env::temp_dir().display()))
             .args(["-cp", &format!("{}/*", self.plan.jars.display())])
             .arg("org.apache.cassandra.tools.NodeTool")
             .args([

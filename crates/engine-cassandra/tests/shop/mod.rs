@@ -2,21 +2,30 @@
 
 #![allow(dead_code, reason = "each test file uses its own part of this one")]
 
+pub mod subject;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use engine_api::{
     Authority, Change, Engine, EngineError, Freshness, Generation, Guard, Outcome, Page,
-    PartChange, PartKey, Query, ReadContext, RealWorld, RecordId, RecordKey, Revision, Timestamp,
-    World, WriteContext, Writer,
+    PartChange, PartKey, Query, ReadContext, RealWorld, RecordId, RecordKey, Remedy, Revision,
+    Timestamp, World, WriteContext, Writer,
 };
 use engine_cassandra::{CassandraConfig, CassandraEngine, Keyspace};
 use layout::{Collection, EngineKind, Field, Fields, Layout, Value};
 use rust_decimal::Decimal;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
+use scylla::deserialize::DeserializationError;
+use scylla::errors::ExecutionError;
+use scylla::policies::host_filter::AllowListHostFilter;
+use scylla::statement::Consistency;
+use scylla::statement::unprepared::Statement;
 use scylla::value::{CqlValue, Row};
 
 /// The layouts that ship, as far as they use Cassandra.
@@ -78,6 +87,10 @@ pub fn config(contact_points: Vec<SocketAddr>, keyspace: String) -> CassandraCon
     config_of(&layout("small"), "cassandra", contact_points, keyspace)
 }
 
+/// How often a change is sent again while the servers find each other.
+const PERSIST_TIMES: usize = 120;
+const BETWEEN_TIMES: Duration = Duration::from_millis(250);
+
 /// A shop's writer: numbers its changes, and expects them to be done.
 pub struct Shopkeeper<'a> {
     pub engine: &'a CassandraEngine,
@@ -107,18 +120,35 @@ impl<'a> Shopkeeper<'a> {
     }
 
     pub async fn attempt(&self, change: Change) -> Result<Outcome, EngineError> {
+        self.engine.apply(change, self.numbered()).await
+    }
+
+    /// Sends a change again, as it was, until an answer comes.
+    pub async fn persist(&self, change: Change) -> Revision {
+        let context = self.numbered();
+        for _ in 0..PERSIST_TIMES {
+            match self.engine.apply(change.clone(), context.clone()).await {
+                Ok(Outcome::Done { revision }) => return revision,
+                Ok(outcome) => panic!("answered {outcome:?}"),
+                Err(error) => assert_ne!(error.remedy(), Remedy::GiveUp, "{error}"),
+            }
+            tokio::time::sleep(BETWEEN_TIMES).await;
+        }
+        panic!("no answer to {:?}", change.key());
+    }
+
+    fn numbered(&self) -> WriteContext {
         let writer = Writer::numbered(0);
         let now = self.world.now();
         let revision = Revision::at(now, writer).max(Revision::above(self.last.get(), writer));
         self.last.set(revision);
-        let context = WriteContext {
+        WriteContext {
             authority: Authority::Router {
                 generation: Generation(1),
             },
             now,
             revision,
-        };
-        self.engine.apply(change, context).await
+        }
     }
 
     pub fn reading(&self) -> ReadContext {
@@ -204,20 +234,37 @@ pub async fn bare_driver(contact_points: Vec<SocketAddr>) -> Session {
         .expect("the engine reached the same servers")
 }
 
+/// The same for one server of several: the others are never asked.
+pub async fn bare_driver_of_one(server: SocketAddr) -> Session {
+    let only = AllowListHostFilter::new([server]).expect("an address is an address");
+    let session = SessionBuilder::new()
+        .known_node_addr(server)
+        .host_filter(Arc::new(only));
+    session.build().await.expect("the server is up")
+}
+
 /// A statement's rows as text, column by column, in the order of the server.
 pub async fn rows(session: &Session, statement: &str) -> Vec<String> {
-    let answer = session
-        .query_unpaged(statement, ())
-        .await
-        .expect("the statement fits the schema");
+    let rows = try_rows(session, statement, Consistency::LocalQuorum).await;
+    rows.expect("the servers take and answer the statement")
+}
+
+pub async fn try_rows(
+    session: &Session,
+    statement: &str,
+    level: Consistency,
+) -> Result<Vec<String>, ExecutionError> {
+    let mut statement = Statement::new(statement);
+    statement.set_consistency(level);
+    let answer = session.query_unpaged(statement, ()).await?;
     let answer = answer.into_rows_result().expect("there are rows");
     let rows = answer.rows::<Row>().expect("any row is a row");
-    rows.map(|row| {
+    let row = |row: Result<Row, DeserializationError>| {
         let text = |cell: &Option<CqlValue>| cell.as_ref().map_or("-".to_owned(), readable);
         let columns = row.expect("a readable row").columns;
         columns.iter().map(text).collect::<Vec<_>>().join(" | ")
-    })
-    .collect()
+    };
+    Ok(rows.map(row).collect())
 }
 
 fn readable(cell: &CqlValue) -> String {
