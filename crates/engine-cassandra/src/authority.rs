@@ -1,20 +1,28 @@
-//! The table that decides: one partition a record, header and parts in it.
+//! The table that decides: header and parts of a record in one partition, so
+//! that one conditional batch writes them.
+//!
+//! The header stands in a row of its own, each part in another. A table of
+//! records without parts has one row a record.
 
 mod partition;
+mod parts;
 
 use engine_api::{EngineError, Header, Part, PartKey, Record, RecordId, Revision};
-use layout::{Collection, ShardKey};
+use layout::{Collection, KeyColumn, ShardKey, Table};
 use scylla::response::PagingState;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::value::{CqlValue, Row};
 
 use crate::cell::to_cell;
+use crate::column::{Faith, HeaderColumn, id_value, key_columns, key_name};
 use crate::config::OpenError;
-use crate::connection::{Bound, Cells, Columns, Connection, Decided, number, text};
+use crate::connection::{Bound, Cells, Columns, Connection, Decided, PageStart, number};
 use crate::failure::damaged;
-use partition::{ORIGIN_DECIDED, ORIGIN_PATCHED, assemble, part_cells, row_cells};
+use crate::levels::Levels;
+use partition::{ORIGIN_HEADER, Shape, assemble, part_cells, row_cells};
 pub(crate) use partition::{Stored, numbered};
+use parts::PartStatements;
 
 /// The most keys that one page of a scan asks the servers for.
 pub(crate) const SCAN_PAGE_KEYS_MAX: usize = 256;
@@ -24,25 +32,29 @@ const SCAN_PAGE_KEYS_MIN: usize = 16;
 #[derive(Debug)]
 pub(crate) struct AuthorityTable {
     pub collection: Collection,
-    select_latest: PreparedStatement,
-    select_quorum: PreparedStatement,
+    pub levels: Levels,
+    keyspace: String,
+    key: Vec<KeyColumn>,
+    buckets: u32,
+    shape: Shape,
+    select: PreparedStatement,
     select_keys: PreparedStatement,
+    /// `None` where a partition is one record.
+    select_rest: Option<PreparedStatement>,
     set_header: PreparedStatement,
-    put_part: PreparedStatement,
-    drop_part: PreparedStatement,
-    drop_parts: PreparedStatement,
-    patch_part: PreparedStatement,
-    clear_patched: PreparedStatement,
-    drop_patched: PreparedStatement,
+    drop_header: PreparedStatement,
+    /// `None` where records have no parts.
+    parts: Option<PartStatements>,
 }
 
-/// How a record is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Read {
-    /// After whatever decision is under way (W3).
-    Serial,
-    /// From a quorum, without waiting for decisions under way.
-    Quorum,
+/// A piece of all keys.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyPiece {
+    FromToken(i64),
+    /// The bucket of this id, after it.
+    RestOfBucket {
+        after: String,
+    },
 }
 
 /// A record's key as a scan meets it.
@@ -57,53 +69,85 @@ pub(crate) struct ScannedKey {
 impl AuthorityTable {
     pub async fn prepare(
         connection: &Connection,
-        collection: Collection,
-        table: &str,
+        keyspace: &str,
+        table: &Table,
+        buckets: u32,
+        levels: Levels,
     ) -> Result<AuthorityTable, OpenError> {
-        let names: Vec<&str> = collection
-            .header_fields()
-            .iter()
-            .map(|field| field.name())
-            .collect();
-        let select = format!(
-            "SELECT turn, shard_key, revision, cleared, live, {}, origin, kind, name, subname, \
-             part_revision, part_live, content FROM {table} WHERE id = ?",
-            names.join(", ")
-        );
-        let sets: String = names.iter().map(|name| format!(", {name} = ?")).collect();
-        let row = "id, origin, kind, name, subname, part_revision, part_live, content";
-        let insert =
-            |origin| format!("INSERT INTO {table} ({row}) VALUES (?, {origin}, ?, ?, ?, ?, ?, ?)");
-        let row_of = |origin| {
-            format!("id = ? AND origin = {origin} AND kind = ? AND name = ? AND subname = ?")
+        let full = format!("{keyspace}.{}", table.name);
+        let shape = Shape {
+            header: HeaderColumn::of(table, Faith::Lossless),
+            has_parts: !table.collection.part_kinds().is_empty(),
         };
-        let keys =
-            format!("SELECT DISTINCT id, token(id), shard_key FROM {table} WHERE token(id) >= ?");
-        let prepare = async |statement: String| connection.prepare(&statement).await;
+        let key: Vec<KeyColumn> = key_columns(table)
+            .into_iter()
+            .map(|(column, _)| column)
+            .collect();
+        let id = table.collection.id_field();
+        let where_id = |is: &str| {
+            let compared = |column: &KeyColumn| match column {
+                KeyColumn::Field(_) => format!("{id} {is} ?"),
+                other => format!("{} = ?", key_name(other)),
+            };
+            key.iter().map(compared).collect::<Vec<_>>().join(" AND ")
+        };
+        let equal = where_id("=");
+        let (origin, header_row) = if shape.has_parts {
+            let row =
+                format!("origin = {ORIGIN_HEADER} AND kind = '' AND name = '' AND subname = ''");
+            (
+                format!(" AND origin = {ORIGIN_HEADER} ALLOW FILTERING"),
+                format!("{equal} AND {row}"),
+            )
+        } else {
+            (String::new(), equal.clone())
+        };
+        let sets: String = shape
+            .header
+            .iter()
+            .map(|column| format!(", {} = ?", column.name()))
+            .collect();
+        let partition: Vec<String> = table.partition.iter().map(key_name).collect();
+        let token = format!("token({})", partition.join(", "));
+        let select_keys = format!("SELECT {id}, {token}, shard_key FROM {full}");
+        let select_rest = match table.partition.contains(&KeyColumn::Field(id)) {
+            true => None,
+            false => {
+                let rest = format!("{select_keys} WHERE {}{origin}", where_id(">"));
+                Some(connection.prepare_repeatable(&rest).await?)
+            }
+        };
+        let parts = match shape.has_parts {
+            true => Some(PartStatements::prepare(connection, &full, &key).await?),
+            false => None,
+        };
         Ok(AuthorityTable {
-            collection,
-            select_latest: connection.prepare_read(&select, Consistency::LocalSerial).await?,
-            select_quorum: connection.prepare_read(&select, Consistency::LocalQuorum).await?,
-            select_keys: connection.prepare_read(&keys, Consistency::LocalQuorum).await?,
-            set_header: prepare(format!(
-                "UPDATE {table} SET turn = ?, shard_key = ?, revision = ?, cleared = ?, live = ?{sets} \
-                 WHERE id = ? IF turn = ?"
-            ))
-            .await?,
-            put_part: prepare(insert(ORIGIN_DECIDED)).await?,
-            drop_part: prepare(format!("DELETE FROM {table} WHERE {}", row_of(ORIGIN_DECIDED))).await?,
-            drop_patched: prepare(format!(
-                "DELETE FROM {table} USING TIMESTAMP ? WHERE {}",
-                row_of(ORIGIN_PATCHED)
-            ))
-            .await?,
-            drop_parts: prepare(format!("DELETE FROM {table} WHERE id = ? AND origin = {ORIGIN_DECIDED}"))
+            collection: table.collection,
+            levels,
+            keyspace: keyspace.to_owned(),
+            buckets,
+            select: connection
+                .prepare_repeatable(&format!(
+                    "SELECT {} FROM {full} WHERE {equal}",
+                    shape.columns().join(", ")
+                ))
                 .await?,
-            patch_part: prepare(format!("{} USING TIMESTAMP ?", insert(ORIGIN_PATCHED))).await?,
-            clear_patched: prepare(format!(
-                "DELETE FROM {table} USING TIMESTAMP ? WHERE id = ? AND origin = {ORIGIN_PATCHED}"
-            ))
-            .await?,
+            select_keys: connection
+                .prepare_repeatable(&format!("{select_keys} WHERE {token} >= ?{origin}"))
+                .await?,
+            select_rest,
+            set_header: connection
+                .prepare(&format!(
+                    "UPDATE {full} SET turn = ?, shard_key = ?, revision = ?, cleared = ?, live = ?{sets} \
+                     WHERE {header_row} IF turn = ?"
+                ))
+                .await?,
+            drop_header: connection
+                .prepare(&format!("DELETE FROM {full} WHERE {header_row} IF turn = ?"))
+                .await?,
+            key,
+            shape,
+            parts,
         })
     }
 
@@ -111,17 +155,19 @@ impl AuthorityTable {
         &self,
         connection: &Connection,
         id: &str,
-        read: Read,
+        level: Consistency,
     ) -> Result<Stored, EngineError> {
-        let statement = match read {
-            Read::Serial => &self.select_latest,
-            Read::Quorum => &self.select_quorum,
-        };
-        assemble(
-            self.collection,
-            id,
-            connection.read(statement, vec![text(id)]).await?,
-        )
+        let rows = connection.read(&self.select, self.key(id), level).await?;
+        assemble(self.collection, &self.shape, id, rows)
+    }
+
+    /// After whatever decision is under way.
+    pub async fn load_latest(
+        &self,
+        connection: &Connection,
+        id: &str,
+    ) -> Result<Stored, EngineError> {
+        self.load(connection, id, self.levels.latest()).await
     }
 
     /// Makes the partition hold `record`, if nobody has decided on it since it was read.
@@ -132,34 +178,40 @@ impl AuthorityTable {
         record: &Record,
     ) -> Result<Decided, EngineError> {
         let id = record.key.id.as_str();
+        // Above every turn this id ever had, also before it was forgotten: a
+        // writer that slept through that must not find its own turn again.
+        let turn = (stored.turn.unwrap_or(0) + 1).max(record.header.revision.to_i64());
+        let live = record.header.content.live();
         let mut cells = vec![
-            number(stored.turn.unwrap_or(0) + 1),
+            number(turn),
             Some(CqlValue::Blob(record.key.shard_key.as_bytes().to_vec())),
             number(record.header.revision.to_i64()),
             number(record.header.cleared.to_i64()),
-            Some(CqlValue::Boolean(record.header.content.live().is_some())),
+            Some(CqlValue::Boolean(live.is_some())),
         ];
-        let live = record.header.content.live();
-        let header = self.collection.header_fields().iter();
-        cells.extend(header.map(|field| live.and_then(|fields| fields.get(*field)).map(to_cell)));
-        cells.extend([text(id), stored.turn.map(CqlValue::BigInt)]);
+        let header = self.shape.header.iter();
+        cells.extend(header.map(|column| column.cell(live?, &self.keyspace)));
+        cells.extend(self.key(id));
+        cells.push(stored.turn.map(CqlValue::BigInt));
         let mut bound: Vec<Bound<'_>> = vec![(&self.set_header, cells)];
-        let before = |key: &PartKey| Some(stored.record.as_ref()?.parts.get(key)?.revision);
-        for (key, part) in record
-            .parts
-            .iter()
-            .filter(|(key, part)| before(key) != Some(part.revision))
-        {
-            bound.push((&self.put_part, part_cells(id, key, part)));
+        if let Some(statements) = &self.parts {
+            let before = |key: &PartKey| Some(stored.record.as_ref()?.parts.get(key)?.revision);
+            for (key, part) in record
+                .parts
+                .iter()
+                .filter(|(key, part)| before(key) != Some(part.revision))
+            {
+                bound.push((&statements.put, part_cells(self.key(id), key, part)));
+            }
+            for key in stored
+                .decided
+                .iter()
+                .filter(|key| !record.parts.contains_key(*key))
+            {
+                bound.push((&statements.drop, row_cells(self.key(id), key)));
+            }
         }
-        for key in stored
-            .decided
-            .iter()
-            .filter(|key| !record.parts.contains_key(*key))
-        {
-            bound.push((&self.drop_part, row_cells(id, key).into()));
-        }
-        connection.decide(bound).await
+        self.decide(connection, bound).await
     }
 
     /// Deletes patched rows that `cleared` hides already: garbage, not a decision.
@@ -170,34 +222,28 @@ impl AuthorityTable {
         header: &Header,
         id: &RecordId,
     ) -> Result<(), EngineError> {
-        if stored
-            .patched
-            .values()
-            .all(|revision| *revision > header.cleared)
-        {
+        let is_kept = |revision: &Revision| *revision > header.cleared;
+        if stored.patched.values().all(is_kept) {
             return Ok(());
         }
-        connection
-            .write(
-                &self.clear_patched,
-                vec![number(header.cleared.to_i64()), text(id.as_str())],
-            )
-            .await
+        self.clear_to(connection, id.as_str(), header.cleared).await
     }
 
-    /// Writes parts at their own revisions; the newest wins by itself.
-    pub async fn patch<'a>(
-        &self,
-        connection: &Connection,
+    /// Parts at their own revisions; the newest wins by itself.
+    pub fn patch<'a>(
+        &'a self,
         id: &RecordId,
         parts: impl Iterator<Item = (&'a PartKey, &'a Part)>,
-    ) -> Result<(), EngineError> {
-        let bound = parts.map(|(key, part)| {
-            let mut cells = part_cells(id.as_str(), key, part);
+    ) -> Vec<Bound<'a>> {
+        let Some(statements) = &self.parts else {
+            return Vec::new();
+        };
+        let bound = |(key, part): (&PartKey, &Part)| {
+            let mut cells = part_cells(self.key(id.as_str()), key, part);
             cells.push(number(part.revision.to_i64()));
-            (&self.patch_part, cells)
-        });
-        connection.write_together(bound.collect()).await
+            (&statements.patch, cells)
+        };
+        parts.map(bound).collect()
     }
 
     /// Forgets the record altogether, if nobody has decided on it since it was read.
@@ -207,17 +253,15 @@ impl AuthorityTable {
         id: &str,
         stored: &Stored,
     ) -> Result<Decided, EngineError> {
-        let mut cells: Cells = vec![None; 5 + self.collection.header_fields().len()];
-        cells.extend([text(id), stored.turn.map(CqlValue::BigInt)]);
-        let bound = vec![
-            (&self.set_header, cells),
-            (&self.drop_parts, vec![text(id)]),
-        ];
-        let decided = connection.decide(bound).await?;
+        let mut cells = self.key(id);
+        cells.push(stored.turn.map(CqlValue::BigInt));
+        let mut bound = vec![(&self.drop_header, cells)];
+        if let Some(statements) = &self.parts {
+            bound.push((&statements.drop_all, self.key(id)));
+        }
+        let decided = self.decide(connection, bound).await?;
         if let (Decided::Applied, Some(newest)) = (decided, stored.patched.values().max()) {
-            connection
-                .write(&self.clear_patched, vec![number(newest.to_i64()), text(id)])
-                .await?;
+            self.clear_to(connection, id, *newest).await?;
         }
         Ok(decided)
     }
@@ -232,66 +276,132 @@ impl AuthorityTable {
         record: &Record,
         marks: &[(PartKey, Revision)],
     ) -> Result<Decided, EngineError> {
-        let id = record.key.id.as_str();
         let is_patched =
             |(key, revision): &&(PartKey, Revision)| stored.patched.get(key) == Some(revision);
-        let delete_patched = async |(key, revision): &(PartKey, Revision)| {
-            let mut cells: Cells = vec![number(revision.to_i64())];
-            cells.extend(row_cells(id, key));
-            connection.write(&self.drop_patched, cells).await
-        };
-        for mark in marks.iter().filter(|mark| !is_patched(mark)) {
-            delete_patched(mark).await?;
+        for (key, revision) in marks.iter().filter(|mark| !is_patched(mark)) {
+            self.drop_patched(connection, record, key, *revision)
+                .await?;
         }
         let mut kept = record.clone();
         kept.parts
             .retain(|key, _| !marks.iter().any(|(mark, _)| mark == key));
         let decided = self.replace(connection, stored, &kept).await?;
         if decided == Decided::Applied {
-            for mark in marks.iter().filter(is_patched) {
-                delete_patched(mark).await?;
+            for (key, revision) in marks.iter().filter(is_patched) {
+                self.drop_patched(connection, record, key, *revision)
+                    .await?;
             }
         }
         Ok(decided)
     }
 
-    pub async fn keys_from(
+    /// The pieces of the ring in which a scan finds what comes after a key. The
+    /// rest of a bucket is read by id: from its token on, it would begin anew.
+    pub fn pieces_after(&self, after: Option<&(i64, String)>) -> Vec<KeyPiece> {
+        match after {
+            None => vec![KeyPiece::FromToken(i64::MIN)],
+            Some((token, _)) if self.select_rest.is_none() => vec![KeyPiece::FromToken(*token)],
+            Some((token, id)) => {
+                let mut pieces = vec![KeyPiece::RestOfBucket { after: id.clone() }];
+                pieces.extend(token.checked_add(1).map(KeyPiece::FromToken));
+                pieces
+            }
+        }
+    }
+
+    /// A page of keys in the order of tokens, within a bucket in the order of ids.
+    pub async fn keys(
         &self,
         connection: &Connection,
-        token: i64,
+        piece: &KeyPiece,
         from: PagingState,
         wanted: usize,
     ) -> Result<(Vec<ScannedKey>, Option<PagingState>), EngineError> {
-        let mut statement = self.select_keys.clone();
-        let page = wanted.clamp(SCAN_PAGE_KEYS_MIN, SCAN_PAGE_KEYS_MAX);
-        statement.set_page_size(i32::try_from(page).expect("a page is small"));
-        let (rows, next) = connection
-            .read_page(&statement, vec![number(token)], from)
-            .await?;
-        let key = |row: Row| {
-            let mut columns = Columns::of(row);
-            let id = columns
-                .text()?
-                .ok_or_else(|| damaged("a partition has no id"))?;
-            let token = columns
-                .number()?
-                .ok_or_else(|| damaged("a partition has no token"))?;
-            let shard_key = columns
-                .bytes()?
-                .map(ShardKey::from_bytes)
-                .transpose()
-                .map_err(damaged)?;
-            Ok(ScannedKey {
-                token,
-                id,
-                shard_key,
-            })
+        let wanted = wanted.clamp(SCAN_PAGE_KEYS_MIN, SCAN_PAGE_KEYS_MAX);
+        let page = PageStart {
+            from,
+            rows: i32::try_from(wanted).expect("a page is small"),
         };
-        Ok((
-            rows.into_iter()
-                .map(key)
-                .collect::<Result<_, EngineError>>()?,
-            next,
-        ))
+        let level = self.levels.rows(self.levels.latest());
+        let (statement, cells) = match (piece, &self.select_rest) {
+            (KeyPiece::RestOfBucket { after }, Some(rest)) => (rest, self.key(after)),
+            (KeyPiece::RestOfBucket { .. }, None) => return Ok((Vec::new(), None)),
+            (KeyPiece::FromToken(token), _) => (&self.select_keys, vec![number(*token)]),
+        };
+        let (rows, next) = connection.read_page(statement, cells, level, page).await?;
+        let keys: Result<_, EngineError> = rows.into_iter().map(scanned_key).collect();
+        Ok((keys?, next))
     }
+
+    async fn decide(
+        &self,
+        connection: &Connection,
+        bound: Vec<Bound<'_>>,
+    ) -> Result<Decided, EngineError> {
+        connection
+            .decide(bound, self.levels.decided, self.levels.serial)
+            .await
+    }
+
+    async fn clear_to(
+        &self,
+        connection: &Connection,
+        id: &str,
+        revision: Revision,
+    ) -> Result<(), EngineError> {
+        let Some(statements) = &self.parts else {
+            return Ok(());
+        };
+        let mut cells = vec![number(revision.to_i64())];
+        cells.extend(self.key(id));
+        connection
+            .write(&statements.clear_patched, cells, self.levels.decided)
+            .await
+    }
+
+    async fn drop_patched(
+        &self,
+        connection: &Connection,
+        record: &Record,
+        key: &PartKey,
+        revision: Revision,
+    ) -> Result<(), EngineError> {
+        let Some(statements) = &self.parts else {
+            return Ok(());
+        };
+        let mut cells = vec![number(revision.to_i64())];
+        cells.extend(row_cells(self.key(record.key.id.as_str()), key));
+        connection
+            .write(&statements.drop_patched, cells, self.levels.decided)
+            .await
+    }
+
+    fn key(&self, id: &str) -> Cells {
+        let cell = |column| {
+            Some(to_cell(&id_value(
+                self.collection,
+                column,
+                id,
+                self.buckets,
+            )))
+        };
+        self.key.iter().map(cell).collect()
+    }
+}
+
+fn scanned_key(row: Row) -> Result<ScannedKey, EngineError> {
+    let mut columns = Columns::of(row);
+    let missing = || damaged("a row has no id or no token");
+    let id = columns.text()?.ok_or_else(missing)?;
+    let token = columns.number()?.ok_or_else(missing)?;
+    let shard_key = columns
+        .bytes()?
+        .map(ShardKey::from_bytes)
+        .transpose()
+        .map_err(damaged)?;
+    Ok(ScannedKey {
+        token,
+        id,
+        shard_key,
+    })
 }

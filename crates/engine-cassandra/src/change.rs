@@ -4,18 +4,19 @@
 use engine_api::{
     Change, Content, Decision, EngineError, Outcome, Record, Revision, WriteContext, decide,
 };
+use futures::future::join_all;
 use layout::Value;
 
-use crate::authority::{Read, Stored};
+use crate::authority::Stored;
 use crate::connection::{Connection, Decided};
-use crate::derived::{DerivedTable, stamp_of_image};
+use crate::derived::{DerivedTable, Moment, stamp_of_image};
 use crate::engine::{CassandraEngine, Tables};
 use crate::journal::Entry;
 
 /// How often a change is judged again because others decided first.
 const ATTEMPTS_MAX: usize = 16;
 
-/// A row of a derived table, as it is to be written or deleted.
+/// A derived table and a record's row in it.
 type PlannedRow<'a> = (&'a DerivedTable, Vec<Value>);
 
 pub(crate) async fn apply(
@@ -27,10 +28,8 @@ pub(crate) async fn apply(
     check_image(change)?;
     let connection = engine.connection();
     for _ in 0..ATTEMPTS_MAX {
-        let stored = tables
-            .authority
-            .load(connection, change.key().id.as_str(), Read::Serial)
-            .await?;
+        let id = change.key().id.as_str();
+        let stored = tables.authority.load_latest(connection, id).await?;
         let (record, kind, revision) = match decide(stored.record.as_ref(), change, context)? {
             Decision::Answer(outcome) => return Ok(outcome),
             Decision::Write {
@@ -54,7 +53,7 @@ pub(crate) async fn apply(
             &stored,
             &record,
             entry,
-            stamp(change, &record, context),
+            moment(change, &record, context),
         )
         .await?
         {
@@ -74,11 +73,11 @@ async fn write(
     stored: &Stored,
     record: &Record,
     entry: Entry,
-    stamp: i64,
+    moment: Moment,
 ) -> Result<Decided, EngineError> {
     let (connection, journal) = (engine.connection(), engine.journal());
     let begun = journal.begin(connection, &entry).await?;
-    if let Err(error) = insert_rows(connection, tables, record, stamp).await {
+    if let Err(error) = put_rows(engine, tables, stored, record, moment).await {
         journal.void(connection, begun).await;
         // A row too many is no change: whoever reads it finds that the record does not answer.
         return Err(EngineError::Unavailable {
@@ -97,14 +96,33 @@ async fn write(
     decided
 }
 
-async fn insert_rows(
-    connection: &Connection,
+/// The rows of all derived tables at once, with the periods they fall into.
+async fn put_rows(
+    engine: &CassandraEngine,
     tables: &Tables,
+    stored: &Stored,
     record: &Record,
-    stamp: i64,
+    moment: Moment,
 ) -> Result<(), EngineError> {
-    for (table, row) in rows(tables, record) {
-        table.insert(connection, record, &row, stamp).await?;
+    let mut bound = Vec::new();
+    let mut periods = Vec::new();
+    for table in &tables.derived {
+        let rows = table.put(stored.record.as_ref(), record, moment);
+        if let (false, Some(calendar), Some(header)) = (
+            rows.is_empty(),
+            engine.calendar(),
+            record.header.content.live(),
+        ) && let Some(period) = calendar.missing(&table.table, header)
+        {
+            bound.push(calendar.put(&period));
+            periods.push(period);
+        }
+        bound.extend(rows);
+    }
+    let level = tables.authority.levels.decided;
+    engine.connection().write_together(bound, level).await?;
+    if let Some(calendar) = engine.calendar() {
+        calendar.learn(periods);
     }
     Ok(())
 }
@@ -117,20 +135,19 @@ async fn collect_garbage(
     stored: &Stored,
     record: &Record,
 ) {
-    let now: Vec<PlannedRow<'_>> = rows(tables, record).collect();
-    let kept = |(table, row): &PlannedRow<'_>| {
-        now.iter()
-            .any(|(other, same)| std::ptr::eq(*other, *table) && same == row)
-    };
-    let id = record.key.id.as_str();
     let before = record.header.revision.just_before().to_i64();
-    let outgrown = stored
-        .record
-        .iter()
-        .flat_map(|stored| rows(tables, stored))
-        .filter(|row| !kept(row));
-    for (table, row) in outgrown {
-        if let Err(error) = table.delete(connection, id, &row, before).await {
+    let level = tables.authority.levels.decided;
+    let outgrown = stored.record.iter().flat_map(|stored| {
+        let kept = |table: &DerivedTable, row: &Vec<Value>| {
+            table.row(&record.header).as_ref() == Some(row)
+        };
+        rows(tables, stored)
+            .filter(move |(table, row)| !kept(table, row))
+            .flat_map(move |(table, row)| table.drop_row(stored, &row, before))
+    });
+    let deleted = outgrown.map(|(statement, cells)| connection.write(statement, cells, level));
+    for deleted in join_all(deleted).await {
+        if let Err(error) = deleted {
             tracing::warn!(%error, "an outgrown derived row stays until a reader meets it");
         }
     }
@@ -145,18 +162,17 @@ async fn collect_garbage(
 
 fn rows<'a>(tables: &'a Tables, record: &Record) -> impl Iterator<Item = PlannedRow<'a>> {
     let row = |table: &'a DerivedTable| Some((table, table.row(&record.header)?));
-    tables
-        .derived
-        .iter()
-        .filter_map(row)
-        .collect::<Vec<_>>()
-        .into_iter()
+    tables.derived.iter().filter_map(row)
 }
 
-fn stamp(change: &Change, record: &Record, context: &WriteContext) -> i64 {
-    match change {
+fn moment(change: &Change, record: &Record, context: &WriteContext) -> Moment {
+    let stamp = match change {
         Change::PutImage { .. } => stamp_of_image(record, context.now),
         _ => record.header.revision.to_i64(),
+    };
+    Moment {
+        now: context.now,
+        stamp,
     }
 }
 

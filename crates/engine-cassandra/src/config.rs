@@ -1,22 +1,23 @@
-//! What the engine is told when it opens, and what it says about the servers.
+//! What the engine is told when it opens, and why it may refuse to.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use engine_api::Durability;
-use layout::{Collection, Table};
+use layout::{Collection, Field, IdEncoding, ReadLevel, WriteLevel};
 
-/// From this factor on a majority survives the loss of one server.
-const MAJORITY_FACTOR_MIN: u16 = 3;
+use crate::keyspace::Keyspace;
 
 #[derive(Clone, Debug)]
 pub struct CassandraConfig {
     pub contact_points: Vec<SocketAddr>,
-    pub keyspace: String,
-    pub replication_factor: u16,
-    /// One authority a collection, keyed by the record's id, and derived tables.
-    pub tables: Vec<Table>,
+    pub credentials: Option<Credentials>,
+    /// Whose servers are asked first. `None`: any.
+    pub local_datacentre: Option<String>,
+    pub keyspace: Keyspace,
+    pub schema: SchemaCare,
     pub request_timeout_ms: u64,
+    /// After this a second server is asked, where asking twice does no harm.
+    pub speculative_after_ms: u64,
     /// How long a reader of the journal waits for an entry that was begun and
     /// not settled before it takes its writer for dead. Above the request
     /// timeout, and above every timeout of the servers.
@@ -25,27 +26,35 @@ pub struct CassandraConfig {
     /// the clocks' difference and the longest request, because a touch that is
     /// under way must still find its record.
     pub collect_margin_s: u32,
+    /// How far the clock of a server may be from ours (W5).
+    pub clock_off_ms_max: u64,
 }
 
-/// A setting of the servers that weakens what the layout promises.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warning {
-    /// A killed server loses writes it has acknowledged.
-    CommitLogPeriodic { found: String },
-    /// Conditional writes take more rounds and lose ground under contention.
-    PaxosVariant { found: String },
-    /// One server's loss stops the collection, or loses it.
-    FewCopies { replication_factor: u16 },
+#[derive(Clone)]
+pub struct Credentials {
+    pub user: String,
+    pub password: String,
+}
+
+/// Who makes keyspace and tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaCare {
+    /// The engine makes what is missing.
+    Make,
+    /// An operator has made them; what is missing is an error.
+    Expect,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    #[error("layout {layout} has no Cassandra engine {engine:?}: name one that it declares")]
+    NoSuchEngine { layout: String, engine: String },
     #[error("no contact points: name at least one server")]
     NoContactPoints,
-    #[error("keyspace {keyspace:?} is not a name: use 1 to 48 of a-z, 0-9 and _, a letter first")]
-    KeyspaceName { keyspace: String },
-    #[error("table {table:?} is not a name: use 1 to 48 of a-z, 0-9 and _, a letter first")]
-    TableName { table: String },
+    #[error("{name:?} is not a name here: use 1 to 48 of a-z, 0-9 and _, a letter first")]
+    Name { name: String },
+    #[error("keyspace {keyspace} has no copies: give a datacentre and at least one copy in it")]
+    Replication { keyspace: String },
     #[error("{name} is zero: give at least 1")]
     Zero { name: &'static str },
     #[error(
@@ -54,6 +63,10 @@ pub enum OpenError {
     Patience { patience_ms: u64, timeout_ms: u64 },
     #[error("{collection} are not kept on this engine: choose another engine for them")]
     Collection { collection: Collection },
+    #[error(
+        "{collection} have two stores on one engine: give the history a keyspace, and an engine, of its own"
+    )]
+    Stores { collection: Collection },
     #[error("{collection} have {count} authority tables: declare exactly one")]
     Authorities {
         collection: Collection,
@@ -61,49 +74,73 @@ pub enum OpenError {
     },
     #[error("the authority {table} is not keyed by the record's id alone: this engine needs it so")]
     AuthorityKey { table: String },
+    #[error("{field} is encoded as {encoding}: this engine keeps ids as text")]
+    Encoding { field: Field, encoding: IdEncoding },
+    #[error("table {table}: {reason}")]
+    Table { table: String, reason: String },
+    #[error("levels {read} and {write} are not Cassandra's: use one, local_quorum, quorum or all")]
+    Level { read: ReadLevel, write: WriteLevel },
     #[error("no server answered at the contact points ({reason}): check addresses and servers")]
     Unreachable { reason: String },
+    #[error("the servers refused the login ({reason}): check user and password")]
+    Login { reason: String },
     #[error(
-        "the schema could not be made ({reason}): check the servers and the rights of the user"
+        "keyspace {keyspace} is missing: make it with the statements of `caravan layout schema`, or let the engine make it"
+    )]
+    MissingKeyspace { keyspace: String },
+    #[error(
+        "the schema could not be made or does not fit ({reason}): check the servers and the rights of the user"
     )]
     Schema { reason: String },
-}
-
-impl Warning {
-    /// What to change on the servers.
-    pub fn remedy(&self) -> String {
-        match self {
-            Warning::CommitLogPeriodic { found } => format!(
-                "commitlog_sync is {found}: set it to group or batch in cassandra.yaml, a killed server loses acknowledged writes otherwise"
-            ),
-            Warning::PaxosVariant { found } => {
-                format!("paxos_variant is {found}: set it to v2 in cassandra.yaml")
-            }
-            Warning::FewCopies { replication_factor } => format!(
-                "the replication factor is {replication_factor}: use {MAJORITY_FACTOR_MIN} so that the loss of a server loses nothing"
-            ),
-        }
-    }
+    #[error(
+        "server {server} is Cassandra {found}, which is too old for {need}: upgrade to {least} or newer"
+    )]
+    TooOld {
+        server: String,
+        found: String,
+        need: String,
+        least: &'static str,
+    },
+    #[error(
+        "server {server} has commitlog_sync {found}, and orders must survive its crash: set commitlog_sync to group or batch in its cassandra.yaml (a killed server was seen to lose acknowledged writes with periodic)"
+    )]
+    CommitLog { server: String, found: String },
+    #[error(
+        "the clock of server {server} is off by {off_ms} ms, at most {max_ms} ms are allowed: set it by NTP"
+    )]
+    Clock {
+        server: String,
+        off_ms: u64,
+        max_ms: u64,
+    },
 }
 
 impl CassandraConfig {
+    /// What works on a network of one city.
+    pub fn new(contact_points: Vec<SocketAddr>, keyspace: Keyspace) -> CassandraConfig {
+        CassandraConfig {
+            contact_points,
+            credentials: None,
+            local_datacentre: None,
+            keyspace,
+            schema: SchemaCare::Make,
+            request_timeout_ms: 10_000,
+            speculative_after_ms: 500,
+            unsettled_patience_ms: 30_000,
+            collect_margin_s: 60,
+            clock_off_ms_max: 500,
+        }
+    }
+
     pub(crate) fn validate(&self) -> Result<(), OpenError> {
         if self.contact_points.is_empty() {
             return Err(OpenError::NoContactPoints);
         }
-        if !is_name(&self.keyspace) {
-            return Err(OpenError::KeyspaceName {
-                keyspace: self.keyspace.clone(),
-            });
-        }
-        if let Some(table) = self.tables.iter().find(|table| !is_name(&table.name)) {
-            return Err(OpenError::TableName {
-                table: table.name.clone(),
-            });
-        }
+        self.keyspace.validate()?;
         let counted = [
-            ("replication_factor", u64::from(self.replication_factor)),
             ("request_timeout_ms", self.request_timeout_ms),
+            ("speculative_after_ms", self.speculative_after_ms),
+            ("clock_off_ms_max", self.clock_off_ms_max),
         ];
         if let Some((name, _)) = counted.into_iter().find(|(_, number)| *number == 0) {
             return Err(OpenError::Zero { name });
@@ -123,77 +160,10 @@ impl CassandraConfig {
     }
 }
 
-/// What an acknowledged write survives under these settings.
-pub(crate) fn durability(replication_factor: u16, warnings: &[Warning]) -> Durability {
-    let periodic = warnings
-        .iter()
-        .any(|warning| matches!(warning, Warning::CommitLogPeriodic { .. }));
-    match (replication_factor >= MAJORITY_FACTOR_MIN, periodic) {
-        (true, _) => Durability::Majority,
-        (false, false) => Durability::Disk,
-        (false, true) => Durability::Process,
-    }
-}
-
-/// Judges the settings a server reports.
-pub(crate) fn judge(
-    replication_factor: u16,
-    commit_log: Option<String>,
-    paxos: Option<String>,
-) -> Vec<Warning> {
-    let unknown = || "not reported".to_owned();
-    let mut warnings = Vec::new();
-    let commit_log = commit_log.unwrap_or_else(unknown);
-    if commit_log != "batch" && commit_log != "group" {
-        warnings.push(Warning::CommitLogPeriodic { found: commit_log });
-    }
-    let paxos = paxos.unwrap_or_else(unknown);
-    if paxos != "v2" {
-        warnings.push(Warning::PaxosVariant { found: paxos });
-    }
-    if replication_factor < MAJORITY_FACTOR_MIN {
-        warnings.push(Warning::FewCopies { replication_factor });
-    }
-    warnings
-}
-
-/// Names go into statements as they are, so nothing but these may pass.
-fn is_name(name: &str) -> bool {
-    (1..=48).contains(&name.len())
-        && name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_single_server_that_syncs_now_and_then_is_not_durable() {
-        let text = |text: &str| Some(text.to_owned());
-        let check = |factor, commit_log: &str, expected| {
-            let warnings = judge(factor, text(commit_log), text("v2"));
-            assert_eq!(durability(factor, &warnings), expected);
-        };
-        check(1, "periodic", Durability::Process);
-        check(1, "batch", Durability::Disk);
-        check(3, "periodic", Durability::Majority);
-        check(3, "group", Durability::Majority);
-        assert!(judge(3, text("group"), text("v2")).is_empty());
-        assert!(
-            judge(1, None, None)
-                .iter()
-                .all(|warning| !warning.remedy().is_empty())
-        );
-    }
-
-    #[test]
-    fn only_plain_names_pass() {
-        assert!(is_name("shop_1"));
-        for name in ["", "1shop", "Shop", "a;drop", &"a".repeat(49)] {
-            assert!(!is_name(name), "{name}");
-        }
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
     }
 }

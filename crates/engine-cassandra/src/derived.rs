@@ -1,46 +1,50 @@
-//! Derived tables: rows that point to records, checked by whoever reads them (W9).
+//! Derived tables: rows that lead to records, checked by whoever reads them (W9).
 //!
 //! A row is written at the revision of the header it was made from, and
 //! deleted one below the revision that outgrew it, so that the order in which
 //! the two arrive does not matter (W6). Images are written at the clock when it
 //! is ahead of their revision: the row may have been collected here before, and
 //! what was deleted then must not hide it now.
+//!
+//! A table that the layout calls whole also holds a copy of header and items,
+//! for those who read it without us. Our own answers come from the authority.
 
-use engine_api::{EngineError, Header, Query, Record, Revision, Timestamp};
-use layout::{
-    AccessPath, BucketCounts, Direction, Field, FieldKind, Fields, KeyColumn, Table, Value,
-};
-use scylla::response::PagingState;
+mod copy;
+mod path;
+mod walk;
+
+use engine_api::{EngineError, Header, Part, PartKey, Record, Revision, Timestamp};
+use layout::{Field, KeyColumn, Table, Value};
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
-use scylla::value::{CqlValue, Row};
 
-use crate::authority::numbered;
-use crate::cell::{from_cell, to_cell};
+use crate::cell::to_cell;
+use crate::column::{key_columns, key_name};
 use crate::config::OpenError;
-use crate::connection::{Cells, Columns, Connection, number, text};
-use crate::failure::damaged;
-use crate::schema::column_name;
+use crate::connection::{Bound, Cells, Columns, Connection, number};
+use crate::schema::{CopyForm, ITEM_KEY, copy_of};
+use copy::CopyStatements;
+pub(crate) use path::PathRead;
+pub(crate) use walk::{DerivedRow, Walk};
 
-/// How many rows one page of a listing asks the servers for.
-const LISTING_PAGE_ROWS: i32 = 64;
+/// The servers take no longer TTL than this: 20 years.
+const TTL_SECONDS_MAX: i64 = 20 * 365 * 24 * 3600;
 
 #[derive(Debug)]
 pub(crate) struct DerivedTable {
-    table: Table,
-    buckets: BucketCounts,
-    insert: PreparedStatement,
+    pub table: Table,
+    pub buckets: u32,
+    key: Vec<KeyColumn>,
+    copy: CopyStatements,
     delete: PreparedStatement,
     stamp: PreparedStatement,
-    page: PreparedStatement,
 }
 
-/// A row as a listing meets it.
-#[derive(Debug)]
-pub(crate) struct DerivedRow {
-    pub id: String,
-    pub sort: Option<Value>,
-    /// The timestamp it was written at.
+/// When rows are written, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub now: Timestamp,
+    /// The timestamp of the header's row.
     pub stamp: i64,
 }
 
@@ -49,85 +53,40 @@ impl DerivedTable {
         connection: &Connection,
         keyspace: &str,
         table: Table,
+        buckets: u32,
     ) -> Result<DerivedTable, OpenError> {
         let full = format!("{keyspace}.{}", table.name);
-        let clustering = table.clustering.iter().map(|(column, _)| column);
-        let names: Vec<String> = table
-            .partition
-            .iter()
-            .chain(clustering)
-            .map(column_name)
+        let key: Vec<KeyColumn> = key_columns(&table)
+            .into_iter()
+            .map(|(column, _)| column)
             .collect();
-        let marks: String = names.iter().map(|_| "?, ").collect();
-        let key: String = names
+        let equal: Vec<String> = key
             .iter()
-            .map(|name| format!("{name} = ? AND "))
+            .map(|column| format!("{} = ?", key_name(column)))
             .collect();
-        let partition: Vec<String> = table
-            .partition
-            .iter()
-            .map(|column| format!("{} = ?", column_name(column)))
-            .collect();
-        let (sort, bounds) = match table.clustering.first() {
-            Some((column, _)) => {
-                let name = column_name(column);
-                (format!("{name}, "), format!("{name} >= ? AND {name} <= ?"))
-            }
-            None => (String::new(), "id > ?".to_owned()),
+        let equal = equal.join(" AND ");
+        let header_row = match copy_of(&table) {
+            CopyForm::Rows => ITEM_KEY
+                .iter()
+                .map(|(name, _)| format!(" AND {name} = ''"))
+                .collect(),
+            CopyForm::Pointer | CopyForm::Inside => String::new(),
         };
-        let page = format!(
-            "SELECT {sort}id, writetime(revision) FROM {full} WHERE {} AND {bounds}",
-            partition.join(" AND ")
-        );
-        let stamp = format!("SELECT writetime(revision) FROM {full} WHERE {key}id = ?");
-        let mut page = connection
-            .prepare_read(&page, Consistency::LocalQuorum)
-            .await?;
-        page.set_page_size(LISTING_PAGE_ROWS);
-        let columns = names.join(", ");
-        let insert = format!(
-            "INSERT INTO {full} ({columns}, id, revision) VALUES ({marks}?, ?) USING TIMESTAMP ?"
-        );
-        let delete = format!("DELETE FROM {full} USING TIMESTAMP ? WHERE {key}id = ?");
+        let repeatable = async |statement: String| connection.prepare_repeatable(&statement).await;
         Ok(DerivedTable {
-            insert: connection.prepare(&insert).await?,
-            delete: connection.prepare(&delete).await?,
-            stamp: connection
-                .prepare_read(&stamp, Consistency::LocalQuorum)
-                .await?,
-            page,
+            copy: CopyStatements::prepare(connection, keyspace, &table).await?,
+            delete: repeatable(format!(
+                "DELETE FROM {full} USING TIMESTAMP ? WHERE {equal}"
+            ))
+            .await?,
+            stamp: repeatable(format!(
+                "SELECT writetime(revision) FROM {full} WHERE {equal}{header_row}"
+            ))
+            .await?,
+            key,
             table,
-            buckets: BucketCounts::default(),
+            buckets,
         })
-    }
-
-    /// Whether a page of this table is a page of the path, in its order.
-    pub fn answers(&self, path: AccessPath) -> bool {
-        let shape = path.shape();
-        let id_field = shape.collection.id_field();
-        let given = |column: &KeyColumn| match column {
-            KeyColumn::Field(field) | KeyColumn::Bucket(field) => shape.equals.contains(field),
-            KeyColumn::Month(_) | KeyColumn::Day(_) => false,
-        };
-        let covers = match (&self.table.only, shape.only) {
-            (None, _) => true,
-            (Some((field, text)), Some((asked, wanted))) => *field == asked && text == wanted,
-            (Some(_), None) => false,
-        };
-        let ordered = match (shape.sort, self.table.clustering.as_slice()) {
-            (None, []) => true,
-            (Some(sort), [first, rest @ ..]) => {
-                sorts_by(first, sort)
-                    && rest
-                        .iter()
-                        .all(|column| *column == (KeyColumn::Field(id_field), Direction::Ascending))
-            }
-            _ => false,
-        };
-        self.table.collection == shape.collection
-            && self.table.partition.iter().all(given)
-            && covers
-            && ordered
     }
 
     /// The record's row key here, if it has one.
@@ -137,68 +96,112 @@ impl DerivedTable {
         if !self.table.only.as_ref().is_none_or(wanted) {
             return None;
         }
-        let clustering = self.table.clustering.iter().map(|(column, _)| column);
-        let count = self.buckets.of(&self.table.name);
-        self.table
-            .partition
+        let value = |column: &KeyColumn| column.value(header, self.buckets);
+        self.key.iter().map(value).collect()
+    }
+
+    /// Writes the record's row and, in a whole table, what its parts look like
+    /// now, given how they were before.
+    pub fn put<'a>(
+        &'a self,
+        before: Option<&Record>,
+        record: &Record,
+        moment: Moment,
+    ) -> Vec<Bound<'a>> {
+        let Some(row) = self.row(&record.header) else {
+            return Vec::new();
+        };
+        let ttl = self.ttl(record, moment.now);
+        let before = before.filter(|before| self.row(&before.header).as_ref() == Some(&row));
+        let is_new = |(key, part): &(&PartKey, &Part)| {
+            before
+                .and_then(|before| before.parts.get(*key))
+                .map(|part| part.revision)
+                != Some(part.revision)
+        };
+        let mut bound = vec![
+            self.copy
+                .put_header(key_cells(&row), record, moment.stamp, ttl),
+        ];
+        for (key, part) in record.parts.iter().filter(is_new) {
+            bound.extend(self.copy.put_part(key_cells(&row), key, part, ttl));
+        }
+        bound
+    }
+
+    /// Brings the copy in line with a patch. A row that would end before the
+    /// record does is written anew.
+    pub fn patch<'a>(
+        &'a self,
+        before: Option<&Record>,
+        record: &Record,
+        now: Timestamp,
+    ) -> Vec<Bound<'a>> {
+        let (Some(row), Some(before)) = (self.row(&record.header), before) else {
+            return Vec::new();
+        };
+        if self.outlives(before) != self.outlives(record) {
+            let stamp = record.header.revision.to_i64();
+            return self.put(None, record, Moment { now, stamp });
+        }
+        let ttl = self.ttl(record, now);
+        let changed = |(key, part): &(&PartKey, &Part)| {
+            before.parts.get(*key).map(|part| part.revision) != Some(part.revision)
+        };
+        record
+            .parts
             .iter()
-            .chain(clustering)
-            .map(|column| column.value(header, count))
+            .filter(changed)
+            .filter_map(|(key, part)| self.copy.put_part(key_cells(&row), key, part, ttl))
             .collect()
     }
 
-    /// Whether `row` is the row of this very header, of all that its record ever had.
-    pub fn is_own(&self, header: &Header, row: &DerivedRow) -> bool {
-        self.row(header).is_some_and(|values| {
-            let sort = self
-                .table
-                .clustering
-                .first()
-                .map(|_| &values[self.table.partition.len()]);
-            sort == row.sort.as_ref()
-        })
+    /// Deletes a row that the record has outgrown, with what is copied in it.
+    pub fn drop_row<'a>(&'a self, record: &Record, row: &[Value], stamp: i64) -> Vec<Bound<'a>> {
+        let mut cells = vec![number(stamp)];
+        cells.extend(key_cells(row));
+        let mut bound = vec![(&self.delete, cells)];
+        bound.extend(self.drop_parts(record, row, |part| part.revision.to_i64() > stamp));
+        bound
     }
 
-    pub async fn insert(
-        &self,
-        connection: &Connection,
+    /// Deletes the copies of some parts, as they stand.
+    pub fn drop_parts<'a>(
+        &'a self,
         record: &Record,
         row: &[Value],
-        stamp: i64,
-    ) -> Result<(), EngineError> {
-        let mut cells = key_cells(record.key.id.as_str(), row);
-        cells.extend([number(record.header.revision.to_i64()), number(stamp)]);
-        connection.write(&self.insert, cells).await
-    }
-
-    pub async fn delete(
-        &self,
-        connection: &Connection,
-        id: &str,
-        row: &[Value],
-        stamp: i64,
-    ) -> Result<(), EngineError> {
-        let mut cells = vec![number(stamp)];
-        cells.extend(key_cells(id, row));
-        connection.write(&self.delete, cells).await
+        wanted: impl Fn(&Part) -> bool,
+    ) -> Vec<Bound<'a>> {
+        let gone = |(key, part): (&PartKey, &Part)| {
+            let mark = Part::mark(part.revision);
+            self.copy.put_part(key_cells(row), key, &mark, 0)
+        };
+        record
+            .parts
+            .iter()
+            .filter(|(_, part)| wanted(part))
+            .filter_map(gone)
+            .collect()
     }
 
     /// Deletes the row as it stands, leaving room for one written later.
     pub async fn forget(
         &self,
         connection: &Connection,
-        id: &str,
+        record: &Record,
         row: &[Value],
+        level: Consistency,
     ) -> Result<(), EngineError> {
-        let found = connection.read(&self.stamp, key_cells(id, row)).await?;
-        match found
-            .into_iter()
-            .next()
-            .map(|row| Columns::of(row).number())
-            .transpose()?
-            .flatten()
-        {
-            Some(stamp) => self.delete(connection, id, row, stamp).await,
+        let found = connection.read(&self.stamp, key_cells(row), level).await?;
+        let stamp = match found.into_iter().next() {
+            Some(row) => Columns::of(row).number()?,
+            None => None,
+        };
+        match stamp {
+            Some(stamp) => {
+                let bound = self.drop_row(record, row, stamp);
+                connection.write_together(bound, level).await
+            }
             None => Ok(()),
         }
     }
@@ -207,116 +210,47 @@ impl DerivedTable {
     pub async fn mend(
         &self,
         connection: &Connection,
-        query: &Query,
         row: &DerivedRow,
         outgrown_by: Revision,
+        level: Consistency,
     ) -> Result<(), EngineError> {
         // A row above the header may belong to a decision still under way.
         if row.stamp > outgrown_by.to_i64() {
             return Ok(());
         }
-        let mut values = self.partition(query)?;
-        values.extend(row.sort.clone());
-        if self.table.clustering.len() > 1 {
-            values.push(Value::text(row.id.as_str()));
-        }
-        self.delete(connection, &row.id, &values, row.stamp).await
+        let mut cells = vec![number(row.stamp)];
+        cells.extend(key_cells(&row.key));
+        connection.write(&self.delete, cells, level).await
     }
 
-    pub async fn page(
-        &self,
-        connection: &Connection,
-        query: &Query,
-        from: PagingState,
-    ) -> Result<(Vec<DerivedRow>, Option<PagingState>), EngineError> {
-        let mut cells: Cells = self
-            .partition(query)?
-            .iter()
-            .map(|value| Some(to_cell(value)))
-            .collect();
-        match query.path.shape().sort {
-            Some((_, direction)) => cells.extend(bounds(query, direction)),
-            None => cells.push(text(
-                query.after.as_ref().map_or("", |after| after.id.as_str()),
-            )),
-        }
-        let sort = query.path.shape().sort.map(|(field, _)| field);
-        let (rows, next) = connection.read_page(&self.page, cells, from).await?;
-        Ok((
-            rows.into_iter()
-                .map(|row| read_row(row, sort))
-                .collect::<Result<_, _>>()?,
-            next,
-        ))
-    }
-
-    fn partition(&self, query: &Query) -> Result<Vec<Value>, EngineError> {
-        let wrong = |reason: String| EngineError::Invalid { reason };
-        let mut given = Fields::new();
-        for (field, value) in query.path.shape().equals.iter().zip(&query.equals) {
-            given
-                .insert(*field, value.clone())
-                .map_err(|error| wrong(error.to_string()))?;
-        }
-        let count = self.buckets.of(&self.table.name);
-        let value = |column: &KeyColumn| {
-            column
-                .value(&given, count)
-                .ok_or_else(|| wrong(format!("{} is not given", column.source())))
+    /// Rows of a table with a TTL live until the window after the one in which
+    /// their record expires. Putting the expiry off by less than a window then
+    /// needs no write here: the row outlives it (W7).
+    fn ttl(&self, record: &Record, now: Timestamp) -> i32 {
+        let (Some(window), Some(window_number)) =
+            (self.table.options.ttl_seconds, self.outlives(record))
+        else {
+            return 0;
         };
-        self.table.partition.iter().map(value).collect()
+        let window = i64::try_from(window).unwrap_or(TTL_SECONDS_MAX).max(1);
+        let end_s = window_number.saturating_add(2).saturating_mul(window);
+        let left_s = end_s.saturating_sub(now.unix_micros().div_euclid(1_000_000));
+        i32::try_from(left_s.clamp(1, TTL_SECONDS_MAX)).expect("20 years of seconds are an i32")
+    }
+
+    /// The window in which the record expires, of those that its row outlives.
+    fn outlives(&self, record: &Record) -> Option<i64> {
+        let window = i64::try_from(self.table.options.ttl_seconds?).ok()?.max(1);
+        let expires_s = record.expires_at()?.unix_micros().div_euclid(1_000_000);
+        Some(expires_s.div_euclid(window))
     }
 }
 
-/// The timestamp at which the rows of a record are written.
+/// The timestamp at which the rows of an image are written.
 pub(crate) fn stamp_of_image(record: &Record, now: Timestamp) -> i64 {
     record.header.revision.to_i64().max(now.unix_micros())
 }
 
-fn sorts_by((column, direction): &(KeyColumn, Direction), sort: (Field, Direction)) -> bool {
-    *column == KeyColumn::Field(sort.0)
-        && *direction == sort.1
-        && matches!(sort.0.kind(), FieldKind::Timestamp | FieldKind::Int)
-}
-
-/// The bounds of the sort column, cut to where the page starts.
-fn bounds(query: &Query, direction: Direction) -> [Option<CqlValue>; 2] {
-    let whole = |value: Option<&Value>| match value {
-        Some(Value::Timestamp(at)) => Some(at.unix_micros()),
-        Some(Value::Int(int)) => Some(*int),
-        _ => None,
-    };
-    let mut least = whole(query.range.least.as_ref()).unwrap_or(i64::MIN);
-    let mut most = whole(query.range.most.as_ref()).unwrap_or(i64::MAX);
-    if let Some(after) = query
-        .after
-        .as_ref()
-        .and_then(|after| whole(after.sort.as_ref()))
-    {
-        match direction {
-            Direction::Ascending => least = least.max(after),
-            Direction::Descending => most = most.min(after),
-        }
-    }
-    [number(least), number(most)]
-}
-
-fn read_row(row: Row, sort: Option<Field>) -> Result<DerivedRow, EngineError> {
-    let missing = || damaged("a derived row is cut short");
-    let mut columns = Columns::of(row);
-    let sort = match sort {
-        Some(field) => Some(from_cell(field, &columns.cell().ok_or_else(missing)?)?),
-        None => None,
-    };
-    let id = columns.text()?.ok_or_else(missing)?;
-    let stamp = columns.number()?.ok_or_else(missing)?;
-    numbered(stamp)?;
-    Ok(DerivedRow { id, sort, stamp })
-}
-
-fn key_cells(id: &str, row: &[Value]) -> Cells {
-    row.iter()
-        .map(|value| Some(to_cell(value)))
-        .chain([text(id)])
-        .collect()
+fn key_cells(row: &[Value]) -> Cells {
+    row.iter().map(|value| Some(to_cell(value))).collect()
 }

@@ -1,33 +1,43 @@
 //! The engine: opening, and the contract's calls handed to those who do the work.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use engine_api::{
-    Capabilities, Change, Engine, EngineError, ExpiryKind, Fence, FenceKind, Freshness, GuardKind,
+    Capabilities, Change, Engine, EngineError, ExpiryKind, Fence, FenceKind, GuardKind,
     JournalKind, JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page, Position, Query,
     ReadContext, RealWorld, Record, RecordKey, Scan, ScanPage, Seal, Stock, Terms, Timestamp,
     Together, World, WriteContext, validate, validate_alone,
 };
-use layout::Collection;
+use layout::{AccessPath, Collection, Role};
+use scylla::statement::Consistency;
 
-use crate::authority::{AuthorityTable, Read};
-use crate::config::{CassandraConfig, OpenError, Warning, durability, judge};
-use crate::connection::Connection;
-use crate::derived::DerivedTable;
+use crate::authority::AuthorityTable;
+use crate::calendar::Calendar;
+use crate::config::{CassandraConfig, OpenError, SchemaCare};
+use crate::connection::{Connection, Recorder, Recording};
+use crate::derived::{DerivedTable, PathRead};
 use crate::journal::Journal;
-use crate::schema::{CollectionTables, by_collection, statements};
-use crate::{change, listing, patch, sweep};
+use crate::keyspace::{KeptStore, Keyspace};
+use crate::levels::Levels;
+use crate::sampling::{SampledReads, Sampling};
+use crate::schema::{self, is_divided_by_calendar};
+use crate::servers::{Warning, durability, judge};
+use crate::{change, listing, patch, scan, sweep};
 
-/// Carts and shopper sessions in one keyspace of a Cassandra cluster.
+/// Carts, orders and shopper sessions in one keyspace of a Cassandra cluster.
 #[derive(Debug)]
 pub struct CassandraEngine {
     capabilities: Capabilities,
     warnings: Vec<Warning>,
-    connection: Connection,
-    tables: Vec<Tables>,
+    connection: Arc<Connection>,
+    tables: Vec<Arc<Tables>>,
+    /// `None` when no table is divided by months or days.
+    calendar: Option<Calendar>,
     journal: Journal,
+    sampling: Sampling,
     collect_margin_s: u32,
 }
 
@@ -36,61 +46,90 @@ pub struct CassandraEngine {
 pub(crate) struct Tables {
     pub authority: AuthorityTable,
     pub derived: Vec<DerivedTable>,
+    pub paths: Vec<PathRead>,
+    is_compared: bool,
     /// The token where the next sweep begins.
     swept_to: AtomicI64,
 }
 
 impl CassandraEngine {
-    /// Connects, makes what is missing of the schema, and opens a journal lane.
+    /// Connects, looks at the servers, makes what is missing of the schema, and
+    /// opens a journal lane.
     pub async fn open(config: CassandraConfig) -> Result<CassandraEngine, OpenError> {
+        CassandraEngine::open_in(config, Arc::new(RealWorld::new())).await
+    }
+
+    /// The same, and every statement is recorded; for measurements.
+    pub async fn open_recording(config: CassandraConfig) -> Result<CassandraEngine, OpenError> {
+        let world = Arc::new(RealWorld::new());
+        CassandraEngine::open_with(config, world, Recorder::on()).await
+    }
+
+    /// The same, with time and chance given.
+    pub async fn open_in(
+        config: CassandraConfig,
+        world: Arc<dyn World>,
+    ) -> Result<CassandraEngine, OpenError> {
+        CassandraEngine::open_with(config, world, Recorder::default()).await
+    }
+
+    async fn open_with(
+        config: CassandraConfig,
+        world: Arc<dyn World>,
+        recorder: Recorder,
+    ) -> Result<CassandraEngine, OpenError> {
         config.validate()?;
-        let sorted = by_collection(&config.tables)?;
-        let connection = Connection::open(&config).await?;
-        for statement in statements(&config, &sorted) {
-            connection.define(&statement).await?;
+        let keyspace = &config.keyspace;
+        let connection = Arc::new(Connection::open(&config, recorder).await?);
+        let (servers, mut warnings) = connection.servers(&*world).await?;
+        warnings.extend(judge(keyspace, &servers, config.clock_off_ms_max)?);
+        match config.schema {
+            SchemaCare::Make => {
+                for statement in schema::statements(keyspace) {
+                    connection.define(&statement).await?;
+                }
+            }
+            SchemaCare::Expect => connection.expect_keyspace(&keyspace.name).await?,
         }
-        let warnings = judge(
-            config.replication_factor,
-            connection.setting("commitlog_sync").await?,
-            connection.setting("paxos_variant").await?,
-        );
-        let mut tables = Vec::with_capacity(sorted.len());
-        for of_collection in sorted {
-            tables.push(Tables::prepare(&connection, &config.keyspace, of_collection).await?);
+        let mut tables = Vec::with_capacity(keyspace.stores.len());
+        for kept in &keyspace.stores {
+            tables.push(Arc::new(
+                Tables::prepare(&connection, keyspace, kept).await?,
+            ));
         }
-        let world = RealWorld::new();
+        let calendar = match keyspace.tables().any(is_divided_by_calendar) {
+            true => Some(Calendar::prepare(&connection, &keyspace.name).await?),
+            false => None,
+        };
         let lane = format!("{:016x}{:016x}", world.random(), world.random());
         let patience = Duration::from_millis(config.unsettled_patience_ms);
-        let journal = Journal::open(&connection, &config.keyspace, lane, patience).await?;
-        let capabilities = Capabilities {
-            engine: "cassandra",
-            collections: tables
-                .iter()
-                .map(|tables| tables.authority.collection)
-                .collect(),
-            together: Together::Unsupported,
-            guard: GuardKind::AfterWrite,
-            fence: FenceKind::ByLease,
-            journal: JournalKind::Lanes,
-            stock: Stock::Unsupported,
-            terms: Terms::Unsupported,
-            expiry: ExpiryKind::Maintained,
-            durability: durability(config.replication_factor, &warnings),
-        };
-        let collect_margin_s = config.collect_margin_s;
+        let journal = Journal::open(&connection, &keyspace.name, lane, patience).await?;
+        let percent = keyspace.settings.sampled_repair_percent.unwrap_or(0);
         Ok(CassandraEngine {
-            capabilities,
+            capabilities: capabilities(keyspace, &warnings),
             warnings,
             connection,
             tables,
+            calendar,
             journal,
-            collect_margin_s,
+            sampling: Sampling::new(percent, world),
+            collect_margin_s: config.collect_margin_s,
         })
     }
 
     /// Settings of the servers that weaken what the layout promises.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+
+    /// Reads that were repeated at ALL, as the layout asks.
+    pub fn sampled_reads(&self) -> SampledReads {
+        self.sampling.counts()
+    }
+
+    /// What was sent since this was last asked; `None` unless opened for recording.
+    pub fn take_recording(&self) -> Option<Recording> {
+        Recording::take(&self.connection)
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -101,7 +140,11 @@ impl CassandraEngine {
         &self.journal
     }
 
-    pub(crate) fn all_tables(&self) -> &[Tables] {
+    pub(crate) fn calendar(&self) -> Option<&Calendar> {
+        self.calendar.as_ref()
+    }
+
+    pub(crate) fn all_tables(&self) -> &[Arc<Tables>] {
         &self.tables
     }
 
@@ -109,12 +152,55 @@ impl CassandraEngine {
         self.collect_margin_s
     }
 
-    fn tables(&self, collection: Collection) -> Result<&Tables, EngineError> {
+    /// A record as an operation on `path` is promised to see it. A single copy
+    /// is not believed when it says that there is none.
+    pub(crate) async fn load(
+        &self,
+        tables: &Arc<Tables>,
+        id: &str,
+        path: AccessPath,
+        context: ReadContext,
+    ) -> Result<Option<Record>, EngineError> {
+        let authority = &tables.authority;
+        let level = authority.levels.read(path, context.freshness);
+        let mut found = authority.load(&self.connection, id, level).await?.record;
+        if found.is_none() && level == Consistency::One {
+            found = authority.load_latest(&self.connection, id).await?.record;
+        }
+        if tables.is_compared {
+            self.sampling.sample(|| {
+                let (connection, tables) = (Arc::clone(&self.connection), Arc::clone(tables));
+                let id = id.to_owned();
+                async move {
+                    let again = tables.authority.load(&connection, &id, Consistency::All);
+                    again.await.map(|_| ())
+                }
+            });
+        }
+        Ok(found)
+    }
+
+    fn tables(&self, collection: Collection) -> Result<&Arc<Tables>, EngineError> {
         let found = self
             .tables
             .iter()
             .find(|tables| tables.authority.collection == collection);
         found.ok_or(EngineError::NoTable { collection })
+    }
+}
+
+fn capabilities(keyspace: &Keyspace, warnings: &[Warning]) -> Capabilities {
+    Capabilities {
+        engine: "cassandra",
+        collections: keyspace.stores.iter().map(KeptStore::collection).collect(),
+        together: Together::Unsupported,
+        guard: GuardKind::AfterWrite,
+        fence: FenceKind::ByLease,
+        journal: JournalKind::Lanes,
+        stock: Stock::Unsupported,
+        terms: Terms::Unsupported,
+        expiry: ExpiryKind::Maintained,
+        durability: durability(keyspace, warnings),
     }
 }
 
@@ -152,11 +238,8 @@ impl Engine for CassandraEngine {
         context: ReadContext,
     ) -> Result<Option<Record>, EngineError> {
         let tables = self.tables(key.collection)?;
-        let stored = tables
-            .authority
-            .load(&self.connection, key.id.as_str(), read_of(context))
-            .await?;
-        Ok(stored.record)
+        let path = AccessPath::by_id(key.collection);
+        self.load(tables, key.id.as_str(), path, context).await
     }
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {
@@ -170,7 +253,7 @@ impl Engine for CassandraEngine {
     }
 
     async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
-        listing::scan(self, self.tables(scan.collection)?, scan).await
+        scan::page(self, self.tables(scan.collection)?, scan).await
     }
 
     async fn journal_end(&self) -> Result<Position, EngineError> {
@@ -201,18 +284,42 @@ impl Engine for CassandraEngine {
 impl Tables {
     async fn prepare(
         connection: &Connection,
-        keyspace: &str,
-        tables: CollectionTables,
+        keyspace: &Keyspace,
+        kept: &KeptStore,
     ) -> Result<Tables, OpenError> {
-        let authority = format!("{keyspace}.{}", tables.authority.name);
-        let authority = AuthorityTable::prepare(connection, tables.collection, &authority).await?;
-        let mut derived = Vec::with_capacity(tables.derived.len());
-        for table in tables.derived {
-            derived.push(DerivedTable::prepare(connection, keyspace, table).await?);
+        let (name, store) = (&keyspace.name, &kept.store);
+        let levels = Levels::of(store, &keyspace.replication)?;
+        let buckets = |table: &layout::Table| store.initial_buckets.of(&table.name);
+        let authority = store.authority().ok_or(OpenError::Authorities {
+            collection: kept.collection(),
+            count: 0,
+        })?;
+        let is_compared = authority.options.read_repair.as_deref() != Some("NONE");
+        let mut derived = Vec::new();
+        for table in store
+            .tables
+            .iter()
+            .filter(|table| table.role == Role::Derived)
+        {
+            let count = buckets(table);
+            derived.push(DerivedTable::prepare(connection, name, table.clone(), count).await?);
+        }
+        let mut paths = Vec::new();
+        for path in AccessPath::of(kept.collection()) {
+            paths.extend(PathRead::prepare(connection, name, kept, &derived, path).await?);
         }
         Ok(Tables {
-            authority,
+            authority: AuthorityTable::prepare(
+                connection,
+                name,
+                authority,
+                buckets(authority),
+                levels,
+            )
+            .await?,
             derived,
+            paths,
+            is_compared,
             swept_to: AtomicI64::new(i64::MIN),
         })
     }
@@ -223,14 +330,6 @@ impl Tables {
 
     pub fn set_swept_to(&self, token: i64) {
         self.swept_to.store(token, Ordering::Relaxed);
-    }
-}
-
-/// What may lag need not wait for decisions under way.
-pub(crate) fn read_of(context: ReadContext) -> Read {
-    match context.freshness {
-        Freshness::Latest => Read::Serial,
-        Freshness::MayLag { .. } => Read::Quorum,
     }
 }
 

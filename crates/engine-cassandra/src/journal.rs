@@ -31,12 +31,12 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use engine_api::{ChangeKind, EngineError, RecordKey, Revision, Timestamp};
-use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 
 use crate::config::OpenError;
 use crate::connection::{Columns, Connection, number, text};
 use crate::failure::damaged;
+use crate::levels::BOOKKEEPING;
 use lane::Lane;
 
 /// How many entries one segment of a lane holds. More than are ever in flight
@@ -125,12 +125,18 @@ impl Journal {
             number(segment),
             number(segment + 1),
         ];
-        connection.write(&self.statements.announce, cells).await
+        connection
+            .write(&self.statements.announce, cells, BOOKKEEPING)
+            .await
     }
 
     async fn lanes(&self, connection: &Connection) -> Result<Vec<LaneState>, EngineError> {
         let rows = connection
-            .read(&self.statements.lanes, vec![text(LANES_ANCHOR)])
+            .read(
+                &self.statements.lanes,
+                vec![text(LANES_ANCHOR)],
+                BOOKKEEPING,
+            )
             .await?;
         let mut lanes = Vec::with_capacity(rows.len());
         for row in rows {
@@ -156,11 +162,7 @@ impl Statements {
             );
             repeatable(connection, statement).await
         };
-        let read = async |statement: String| {
-            connection
-                .prepare_read(&statement, Consistency::LocalQuorum)
-                .await
-        };
+        let read = async |statement: String| repeatable(connection, statement).await;
         Ok(Statements {
             announce: set("segment").await?,
             set_trimmed: set("trimmed").await?,
@@ -199,9 +201,7 @@ async fn repeatable(
     connection: &Connection,
     statement: String,
 ) -> Result<PreparedStatement, OpenError> {
-    let mut prepared = connection.prepare(&statement).await?;
-    prepared.set_is_idempotent(true);
-    Ok(prepared)
+    connection.prepare_repeatable(&statement).await
 }
 
 fn segment_of(number: u64) -> u64 {

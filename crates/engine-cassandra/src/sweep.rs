@@ -8,7 +8,7 @@ use engine_api::{
 };
 use scylla::response::PagingState;
 
-use crate::authority::{Read, SCAN_PAGE_KEYS_MAX};
+use crate::authority::{KeyPiece, SCAN_PAGE_KEYS_MAX};
 use crate::connection::Decided;
 use crate::engine::{CassandraEngine, Tables};
 
@@ -48,13 +48,11 @@ async fn sweep(
 ) -> Result<(), EngineError> {
     let start = tables.swept_to();
     // The second way round covers what lies before the start.
-    for from in [start, i64::MIN] {
+    for from in [start, i64::MIN].map(KeyPiece::FromToken) {
         let mut paging = Some(PagingState::start());
         while let Some(page) = paging.take() {
-            let keys =
-                tables
-                    .authority
-                    .keys_from(engine.connection(), from, page, SCAN_PAGE_KEYS_MAX);
+            let authority = &tables.authority;
+            let keys = authority.keys(engine.connection(), &from, page, SCAN_PAGE_KEYS_MAX);
             let (keys, next) = keys.await?;
             for key in keys {
                 if done.expired + done.marks >= work.items_max {
@@ -84,7 +82,9 @@ async fn collect(
     work: &Maintenance,
 ) -> Result<Option<Due>, EngineError> {
     let connection = engine.connection();
-    let stored = tables.authority.load(connection, id, Read::Quorum).await?;
+    let levels = &tables.authority.levels;
+    let quorum = levels.rows(levels.latest());
+    let stored = tables.authority.load(connection, id, quorum).await?;
     let Some(record) = &stored.record else {
         return Ok(None);
     };
@@ -108,7 +108,7 @@ async fn collect(
     }
     for table in &tables.derived {
         if let Some(row) = table.row(&record.header) {
-            table.forget(connection, id, &row).await?;
+            table.forget(connection, record, &row, quorum).await?;
         }
     }
     Ok(Some(due))

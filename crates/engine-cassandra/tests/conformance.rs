@@ -2,45 +2,8 @@
 
 mod shop;
 
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use engine_api::Engine;
-use engine_api::conformance::{Subject, capability_table, run};
-use engine_cassandra::CassandraConfig;
-use layout::Collection;
-use tokio::sync::Mutex;
-
-/// One keyspace and one engine for the whole run: each engine that is opened
-/// makes a journal lane of its own, and every reader visits them all.
-struct OneKeyspace {
-    config: CassandraConfig,
-    opened: Mutex<Option<Arc<dyn Engine>>>,
-}
-
-#[async_trait]
-impl Subject for OneKeyspace {
-    async fn engine(&self) -> Arc<dyn Engine> {
-        let mut opened = self.opened.lock().await;
-        if let Some(engine) = &*opened {
-            return Arc::clone(engine);
-        }
-        let engine: Arc<dyn Engine> = Arc::new(shop::open(self.config.clone()).await);
-        Arc::clone(opened.insert(engine))
-    }
-
-    /// The engine's process ends as in a crash: nothing of it is asked to
-    /// finish. The servers live on; `crash.rs` kills them too.
-    async fn crash_and_reopen(&self, engine: Arc<dyn Engine>) -> Option<Arc<dyn Engine>> {
-        drop(engine);
-        self.opened.lock().await.take();
-        Some(self.engine().await)
-    }
-
-    fn collections(&self) -> Vec<Collection> {
-        vec![Collection::Carts, Collection::Sessions]
-    }
-}
+use engine_api::conformance::{Subject, capability_table};
+use shop::subject::keeps_the_contract;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_engine_keeps_every_line_that_it_declares() {
@@ -49,14 +12,7 @@ async fn the_engine_keeps_every_line_that_it_declares() {
         return;
     };
     let config = shop::config(cluster.contact_points(), cluster.keyspace("conformance"));
-    let subject = OneKeyspace {
-        config,
-        opened: Mutex::default(),
-    };
+    let subject = keeps_the_contract(config).await;
     let engine = subject.engine().await;
     insta::assert_snapshot!("capabilities", capability_table(&[engine.capabilities()]));
-    drop(engine);
-    let report = run(&subject).await;
-    println!("{report}");
-    report.assert_passed();
 }

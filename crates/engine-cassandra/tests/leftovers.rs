@@ -47,7 +47,7 @@ impl Scene {
     }
 
     async fn run(&self, statement: &str) {
-        let statement = statement.replace("KS", &self.config.keyspace);
+        let statement = statement.replace("KS", &self.config.keyspace.name);
         self.session
             .query_unpaged(statement, ())
             .await
@@ -55,7 +55,7 @@ impl Scene {
     }
 
     async fn count(&self, table: &str) -> i64 {
-        let statement = format!("SELECT count(*) FROM {}.{table}", self.config.keyspace);
+        let statement = format!("SELECT count(*) FROM {}.{table}", self.config.keyspace.name);
         let answer = self
             .session
             .query_unpaged(statement, ())
@@ -129,10 +129,10 @@ async fn outgrown_rows_are_not_answered_and_are_deleted_but_younger_ones_are_lef
     let key = cart("c1");
     let revision = create(&scene.engine, &key, "ann").await.to_i64();
     for (user, stamp) in [("bob", revision - 1), ("eve", revision + 1)] {
-        let row = format!("('{user}', 'c1', {stamp}) USING TIMESTAMP {stamp}");
+        let row = format!("('{user}', 'active', 'c1', {stamp}) USING TIMESTAMP {stamp}");
         scene
             .run(&format!(
-                "INSERT INTO KS.carts_by_user (user_id, id, revision) VALUES {row}"
+                "INSERT INTO KS.carts_by_user (user_id, status, cart_id, revision) VALUES {row}"
             ))
             .await;
         assert_eq!(
@@ -196,10 +196,5 @@ async fn the_servers_settings_are_judged_at_the_start() {
     let Some(scene) = Scene::open("settings").await else {
         return;
     };
-    assert_eq!(
-        scene.engine.warnings(),
-        [Warning::FewCopies {
-            replication_factor: 1
-        }]
-    );
+    assert_eq!(scene.engine.warnings(), [Warning::FewCopies { copies: 1 }]);
 }

@@ -63,12 +63,20 @@ impl CassandraCluster {
         nodes: Nodes,
         settings: CassandraSettings,
     ) -> Result<ExclusiveCassandraCluster, Unavailable> {
+        CassandraCluster::exclusive_with_lines(nodes, settings, &[])
+    }
+
+    /// The same with other lines in `cassandra.yaml`: names and values.
+    pub fn exclusive_with_lines(
+        nodes: Nodes,
+        settings: CassandraSettings,
+        lines: &[(&str, &str)],
+    ) -> Result<ExclusiveCassandraCluster, Unavailable> {
         let root = install::cache_folder()?;
-        Exclusive::start(
-            &root,
-            "cassandra",
-            CassandraPlan::new(&root, nodes, settings, FirstChoice::Random)?,
-        )
+        let mut plan = CassandraPlan::new(&root, nodes, settings, FirstChoice::Random)?;
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        plan.own_lines = lines.iter().map(owned).collect();
+        Exclusive::start(&root, "cassandra", plan)
     }
 
     pub fn contact_points(&self) -> Vec<SocketAddr> {
@@ -118,6 +126,37 @@ impl Exclusive<CassandraPlan> {
     pub fn keyspace(&self, prefix: &str) -> String {
         names::unique(prefix)
     }
+
+    /// Runs `nodetool` against one node, and answers what it printed.
+    pub fn nodetool(&self, index: usize, arguments: &[String]) -> Result<String, Unavailable> {
+        let opened = JVM_ARGUMENTS
+            .lines()
+            .filter(|line| line.starts_with("--add-"))
+            .flat_map(str::split_whitespace);
+        let output = Command::new("java")
+            .args(opened)
+            // It keeps a history of its calls in the home folder.
+            .arg(format!("-Duser.home={}", std::env::temp_dir().display()))
+            .args(["-cp", &format!("{}/*", self.plan.jars.display())])
+            .arg("org.apache.cassandra.tools.NodeTool")
+            .args([
+                "-h",
+                "127.0.0.1",
+                "-p",
+                &self.plan.jmx_ports[index].to_string(),
+            ])
+            .args(arguments)
+            .output()
+            .map_err(Unavailable::io("start", Path::new("java")))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => Err(Unavailable::ToolFailed {
+                tool: "nodetool",
+                detail: text(&output.stdout) + &text(&output.stderr),
+            }),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -128,6 +167,8 @@ pub struct CassandraPlan {
     jmx_ports: Vec<u16>,
     heap: &'static str,
     settings: CassandraSettings,
+    /// Lines of `cassandra.yaml` that are not the usual ones.
+    own_lines: Vec<(String, String)>,
     _claim: AddressClaim,
 }
 
@@ -160,6 +201,7 @@ impl CassandraPlan {
             jmx_ports: ports::free_ports(nodes.count())?,
             heap: nodes.heap(),
             settings,
+            own_lines: Vec::new(),
             _claim: claim,
         })
     }
@@ -170,7 +212,7 @@ impl CassandraPlan {
             .iter()
             .map(|address| address.ip().to_string())
             .collect();
-        SETTINGS
+        let settings = SETTINGS
             .replace("@CLUSTER_SETTINGS@", &self.settings.lines())
             .replace("@SUBNET@", &hosts[0])
             .replace("@TOKEN@", TOKENS[index])
@@ -179,7 +221,8 @@ impl CassandraPlan {
             .replace("@STORAGE_PORT@", &STORAGE_PORT.to_string())
             .replace("@NATIVE_PORT@", &CQL_PORT.to_string())
             .replace("@SEEDS@", &hosts.join(","))
-            .replace("@FOLDER@", &node.display().to_string().replace('\'', "''"))
+            .replace("@FOLDER@", &node.display().to_string().replace('\'', "''"));
+        with_own(&settings, &self.own_lines)
     }
 
     fn await_node(&self, instance: &Instance, index: usize) -> Result<(), Unavailable> {
@@ -266,6 +309,9 @@ impl Plan for CassandraPlan {
         let all: Vec<usize> = (0..self.addresses.len()).collect();
         all.iter()
             .try_for_each(|index| self.await_node(instance, *index))?;
+        if all.len() == 1 {
+            return Ok(());
+        }
         // A change of tables on a node that does not know the others yet would split the schema.
         instance.await_answer(&all, READY_MAX, || {
             let knows_others =
@@ -277,6 +323,23 @@ impl Plan for CassandraPlan {
     fn await_one(&self, instance: &Instance, index: usize) -> Result<(), Unavailable> {
         self.await_node(instance, index)
     }
+}
+
+/// Top-level lines of a settings file, replaced or added.
+fn with_own(settings: &str, own: &[(String, String)]) -> String {
+    let is_own = |line: &&str| {
+        own.iter().any(|(name, _)| {
+            line.strip_prefix(name.as_str())
+                .is_some_and(|rest| rest.starts_with(':'))
+        })
+    };
+    let mut lines: Vec<String> = settings
+        .lines()
+        .filter(|line| !is_own(line))
+        .map(str::to_owned)
+        .collect();
+    lines.extend(own.iter().map(|(name, value)| format!("{name}: {value}")));
+    lines.join("\n") + "\n"
 }
 
 /// `jamm` measures memory for Cassandra; its version differs between releases.
@@ -310,4 +373,18 @@ fn file_url(path: &str) -> String {
             .replace('#', "%23")
             .replace('?', "%3F")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_settings_replace_the_usual_ones_and_add_to_them() {
+        let own = [("a", "2"), ("c", "3")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(
+            with_own("a: 1\nab: 1\nb:\n  a: 1\n", &own),
+            "ab: 1\nb:\n  a: 1\na: 2\nc: 3\n"
+        );
+    }
 }

@@ -50,6 +50,8 @@ pub enum Unavailable {
         path: PathBuf,
         source: io::Error,
     },
+    #[error("{tool} failed: see what it said:\n{detail}")]
+    ToolFailed { tool: &'static str, detail: String },
     #[error("cannot signal process {pid}: {source}")]
     Signal { pid: i32, source: io::Error },
     #[error("process {pid} did not {what} within {waited_s} s")]

@@ -5,17 +5,53 @@ use std::collections::BTreeMap;
 use engine_api::{
     Content, EngineError, Header, Part, PartKey, Record, RecordId, RecordKey, Revision,
 };
-use layout::{Collection, Fields, PartKind, ShardKey};
+use layout::{Collection, Fields, PartKind, ShardKey, Value};
 use scylla::value::{CqlValue, Row};
 
-use crate::cell::{fields_from_text, fields_to_text, from_cell};
+use crate::cell::{fields_from_text, fields_to_text};
+use crate::column::HeaderColumn;
 use crate::connection::{Cells, Columns, number, text};
 use crate::failure::damaged;
 
+/// The row of the header, written by conditional batches only.
+pub(super) const ORIGIN_HEADER: i64 = 0;
 /// Rows of parts that came with a decision, written by conditional batches only.
-pub(super) const ORIGIN_DECIDED: i64 = 0;
+pub(super) const ORIGIN_DECIDED: i64 = 1;
 /// Rows of parts that came with a patch, written by client timestamp only.
-pub(super) const ORIGIN_PATCHED: i64 = 1;
+pub(super) const ORIGIN_PATCHED: i64 = 2;
+
+/// What a row of the table is made of.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub header: Vec<HeaderColumn>,
+    pub has_parts: bool,
+}
+
+impl Shape {
+    /// The columns that `assemble` takes apart, in this order.
+    pub fn columns(&self) -> Vec<String> {
+        let fixed = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
+        let mut columns = fixed(&["turn", "shard_key", "revision", "cleared", "live"]);
+        columns.extend(self.header.iter().map(|column| column.name()));
+        if self.has_parts {
+            columns.insert(0, "origin".to_owned());
+            columns.extend(fixed(&[
+                "kind",
+                "name",
+                "subname",
+                "part_revision",
+                "part_live",
+                "content",
+            ]));
+        }
+        columns
+    }
+}
 
 /// A partition as it was read: what a decision is made on, and bound to.
 #[derive(Debug, Default)]
@@ -28,9 +64,10 @@ pub(crate) struct Stored {
     pub(super) patched: BTreeMap<PartKey, Revision>,
 }
 
-/// The record that a partition holds, and what is needed to change it.
+/// The record that the rows make, and what is needed to change it.
 pub(super) fn assemble(
     collection: Collection,
+    shape: &Shape,
     id: &str,
     rows: Vec<Row>,
 ) -> Result<Stored, EngineError> {
@@ -39,12 +76,17 @@ pub(super) fn assemble(
     let mut header = None;
     for row in rows {
         let mut columns = Columns::of(row);
-        stored.turn = columns.number()?;
-        let found = read_header(collection, &mut columns)?;
-        header = header.or(found);
-        let Some(origin) = columns.number()? else {
-            continue;
+        let origin = match shape.has_parts {
+            true => columns.number()?.unwrap_or(ORIGIN_HEADER),
+            false => ORIGIN_HEADER,
         };
+        let turn = columns.number()?;
+        let found = read_header(collection, shape, id, &mut columns)?;
+        if origin == ORIGIN_HEADER {
+            stored.turn = turn;
+            header = found;
+            continue;
+        }
         let (key, part) = read_part(&mut columns)?;
         if origin == ORIGIN_PATCHED {
             stored.patched.insert(key.clone(), part.revision);
@@ -79,6 +121,8 @@ pub(super) fn assemble(
 
 fn read_header(
     collection: Collection,
+    shape: &Shape,
+    id: &str,
     columns: &mut Columns,
 ) -> Result<Option<(ShardKey, Header)>, EngineError> {
     let shard_key = columns
@@ -88,10 +132,10 @@ fn read_header(
         .map_err(damaged)?;
     let (revision, cleared, live) = (columns.number()?, columns.number()?, columns.truth()?);
     let mut fields = Fields::new();
-    for field in collection.header_fields() {
+    for column in &shape.header {
         if let Some(cell) = columns.cell() {
             fields
-                .insert(*field, from_cell(*field, &cell)?)
+                .insert(column.field, column.value(&cell)?)
                 .map_err(damaged)?;
         }
     }
@@ -99,7 +143,7 @@ fn read_header(
         (None, None, None, None) => Ok(None),
         (Some(shard_key), Some(revision), Some(cleared), Some(live)) => {
             let content = if live {
-                Content::Live(fields)
+                Content::Live(fields.with(collection.id_field(), Value::text(id)))
             } else {
                 Content::Removed
             };
@@ -133,18 +177,19 @@ fn read_part(columns: &mut Columns) -> Result<(PartKey, Part), EngineError> {
     Ok((key, Part { revision, content }))
 }
 
-/// The columns that name a part's row, after the origin.
-pub(super) fn row_cells(id: &str, key: &PartKey) -> [Option<CqlValue>; 4] {
+/// The columns that name a part's row, around the origin.
+pub(super) fn row_cells(mut record: Cells, key: &PartKey) -> Cells {
     let name = |index: usize| text(key.path().get(index).map_or("", String::as_str));
-    [text(id), text(key.kind().name()), name(0), name(1)]
+    record.extend([text(key.kind().name()), name(0), name(1)]);
+    record
 }
 
 /// A mark has an empty content rather than none: a missing cell would be a
 /// tombstone for every reader to step over.
-pub(super) fn part_cells(id: &str, key: &PartKey, part: &Part) -> Cells {
+pub(super) fn part_cells(record: Cells, key: &PartKey, part: &Part) -> Cells {
     let live = part.content.live();
     let content = live.map(fields_to_text).unwrap_or_default();
-    let mut cells: Cells = row_cells(id, key).into();
+    let mut cells = row_cells(record, key);
     cells.extend([
         number(part.revision.to_i64()),
         Some(CqlValue::Boolean(live.is_some())),

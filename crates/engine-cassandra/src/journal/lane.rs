@@ -11,6 +11,7 @@ use super::{
     Entry, Journal, SEGMENT_ENTRIES, STATE_APPLIED, STATE_VOID, STEP_SETTLED, segment_of, to_number,
 };
 use crate::connection::{Connection, number, text};
+use crate::levels::BOOKKEEPING;
 
 /// Changes under way at once in one lane.
 const IN_FLIGHT_MAX: usize = 256;
@@ -156,7 +157,9 @@ impl Journal {
             segment,
             number(to_number(entry_number)),
         ];
-        connection.write(&self.statements.settle, cells).await
+        connection
+            .write(&self.statements.settle, cells, BOOKKEEPING)
+            .await
     }
 
     async fn write_begun(
@@ -187,6 +190,8 @@ impl Journal {
             number(entry.revision.to_i64()),
             number(entry.written_at.unix_micros()),
         ];
-        connection.write(&self.statements.begin, cells).await
+        connection
+            .write(&self.statements.begin, cells, BOOKKEEPING)
+            .await
     }
 }

@@ -18,6 +18,7 @@ use super::{
 use crate::authority::numbered;
 use crate::connection::{Columns, Connection, number, text};
 use crate::failure::damaged;
+use crate::levels::BOOKKEEPING;
 
 /// A row of a lane: its number, its state, and what it says unless it is a closed gap.
 struct LaneRow {
@@ -158,11 +159,13 @@ impl Journal {
             number(floor + 1),
         ];
         connection
-            .write(&self.statements.set_trimmed, cells)
+            .write(&self.statements.set_trimmed, cells, BOOKKEEPING)
             .await?;
         for segment in segment_of(lane.trimmed)..=segment_of(last) {
             let cells = vec![text(&lane.lane), number(to_number(segment)), number(floor)];
-            connection.write(&self.statements.trim, cells).await?;
+            connection
+                .write(&self.statements.trim, cells, BOOKKEEPING)
+                .await?;
         }
         Ok(())
     }
@@ -300,7 +303,9 @@ impl Journal {
             number(to_number(from)),
             Some(CqlValue::Int(rows_max)),
         ];
-        let rows = connection.read(&self.statements.read, cells).await?;
+        let rows = connection
+            .read(&self.statements.read, cells, BOOKKEEPING)
+            .await?;
         rows.into_iter().map(lane_row).collect()
     }
 }

@@ -1,0 +1,247 @@
+//! Three servers: the contract, and what a server that was away knows afterwards.
+//!
+//! One test, because three servers are as many as a small machine bears.
+
+#![allow(clippy::unwrap_used)]
+
+mod shop;
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use engine_api::{Change, Engine, PartsChange, Timestamp};
+use engine_cassandra::{CassandraConfig, Keyspace, Warning, schema};
+use layout::{Collection, Field, Fields, Value};
+use scylla::statement::Consistency;
+use shop::subject::keeps_the_contract;
+use shop::{Shopkeeper, key, order};
+use testbed::{CassandraCluster, ExclusiveCassandraCluster, Nodes, required_or_skip};
+
+/// The server that goes away; the other two stay until they are stopped.
+const AWAY: usize = 2;
+const STAYING: [usize; 2] = [0, 1];
+const ORDERS: usize = 20;
+const CATCH_UP_MAX: Duration = Duration::from_secs(120);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+
+/// Tables of orders, and the columns that say whether two copies are the same.
+const TABLES: [(&str, &str); 4] = [
+    ("orders_by_id", "order_id, status, revision, turn, lines"),
+    (
+        "order_history",
+        "user_id, created_at, order_id, status, revision, lines",
+    ),
+    (
+        "orders_by_period",
+        "created_at_day, created_at, order_id, revision",
+    ),
+    ("calendar", "table_name, period"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_servers_keep_the_contract_and_a_lost_one_catches_up() {
+    let cluster = CassandraCluster::exclusive(Nodes::Three);
+    let Some(cluster) = required_or_skip(cluster, "Cassandra") else {
+        return;
+    };
+    let layout = shop::layout("adr-010-1");
+    let config = |prefix: &str| {
+        let name = cluster.keyspace(prefix);
+        shop::config_of(&layout, "cassandra", cluster.contact_points(), name)
+    };
+    let subject = keeps_the_contract(config("conformance")).await;
+    drop(subject);
+    hints_bring_what_was_missed(&cluster, config("hints")).await;
+    without_hints_reads_and_repair_do(&cluster, config("repair")).await;
+}
+
+async fn hints_bring_what_was_missed(cluster: &ExclusiveCassandraCluster, config: CassandraConfig) {
+    let keyspace = config.keyspace.clone();
+    let engine = shop::open(config).await;
+    let expected = outage(cluster, &Shopkeeper::new(&engine), &keyspace).await;
+    hints_arrive(cluster).await;
+    assert_eq!(alone(cluster, &keyspace).await, expected);
+}
+
+async fn without_hints_reads_and_repair_do(
+    cluster: &ExclusiveCassandraCluster,
+    mut config: CassandraConfig,
+) {
+    for server in STAYING {
+        nodetool(cluster, server, "disablehandoff");
+    }
+    config.keyspace.settings.sampled_repair_percent = Some(100);
+    let keyspace = config.keyspace.clone();
+    let engine = shop::open(config).await;
+    let is_about_hints = |warning: &Warning| matches!(warning, Warning::HintsOff { .. });
+    assert!(engine.warnings().iter().any(is_about_hints));
+    let keeper = Shopkeeper::new(&engine);
+    let expected = outage(cluster, &keeper, &keyspace).await;
+    let behind = alone(cluster, &keyspace).await;
+    assert_ne!(behind, expected, "without hints something must be missing");
+
+    // The first half was paid meanwhile: read often enough, it comes by itself.
+    reads_reach_all(&keeper, 0..ORDERS / 2).await;
+    let is_paid = |row: &&String| row.starts_with("orders_by_id") && row.contains("paid");
+    let paid = |rows: &[String]| rows.iter().filter(is_paid).count();
+    assert_eq!(
+        (paid(&behind), paid(&alone(cluster, &keyspace).await)),
+        (0, ORDERS / 2)
+    );
+
+    for server in 0..cluster.contact_points().len() {
+        let repair = cluster.nodetool(server, &schema::repair_arguments(&keyspace));
+        repair.expect("all servers are up");
+    }
+    assert_eq!(alone(cluster, &keyspace).await, expected);
+}
+
+/// Writes orders, more of them while one server is gone, and answers what the
+/// others hold when it is back.
+async fn outage(
+    cluster: &ExclusiveCassandraCluster,
+    keeper: &Shopkeeper<'_>,
+    keyspace: &Keyspace,
+) -> Vec<String> {
+    for number in 0..ORDERS / 2 {
+        keeper.persist(numbered_order(number)).await;
+    }
+    cluster.kill9(AWAY).unwrap();
+    for number in 0..ORDERS {
+        if number < ORDERS / 2 {
+            pay(keeper, number).await;
+        } else {
+            keeper.persist(numbered_order(number)).await;
+        }
+    }
+    let expected = contents(cluster, keyspace, STAYING[0], Consistency::Quorum).await;
+    cluster.restart(AWAY).unwrap();
+    // It will be asked alone, and should soon notice that nobody else answers.
+    for kind in ["read", "range"] {
+        nodetool(cluster, AWAY, &format!("settimeout {kind} 3000"));
+    }
+    all_up(cluster).await;
+    expected
+}
+
+fn numbered_order(number: usize) -> Change {
+    let at = 1_709_164_800_000_000 + i64::try_from(number).unwrap() * 3_600_000_000;
+    order(
+        &format!("order-{number:02}"),
+        "ann",
+        Timestamp::from_unix_micros(at),
+    )
+}
+
+async fn pay(keeper: &Shopkeeper<'_>, number: usize) {
+    let key = key(Collection::Orders, &format!("order-{number:02}"));
+    let order = loop {
+        match keeper.engine.get(&key, keeper.reading()).await {
+            Ok(order) => break order.expect("the order is there"),
+            Err(_) => tokio::time::sleep(BETWEEN_LOOKS).await,
+        }
+    };
+    let header: Fields = order.header.content.live().unwrap().clone();
+    let change = Change::ChangeIf {
+        key,
+        expected: order.header.revision,
+        header: header.with(Field::Status, Value::text("paid")),
+        parts: PartsChange::Keep,
+    };
+    keeper.persist(change).await;
+}
+
+/// What the server that was away answers by itself, at ONE, while the others stand still.
+async fn alone(cluster: &ExclusiveCassandraCluster, keyspace: &Keyspace) -> Vec<String> {
+    for server in STAYING {
+        cluster.pause(server).unwrap();
+    }
+    let found = contents(cluster, keyspace, AWAY, Consistency::One).await;
+    for server in STAYING {
+        cluster.resume(server).unwrap();
+    }
+    all_up(cluster).await;
+    found
+}
+
+async fn contents(
+    cluster: &ExclusiveCassandraCluster,
+    keyspace: &Keyspace,
+    server: usize,
+    level: Consistency,
+) -> Vec<String> {
+    let session = shop::bare_driver_of_one(cluster.contact_points()[server]).await;
+    let mut found = Vec::new();
+    for (table, columns) in TABLES {
+        let statement = format!("SELECT {columns} FROM {}.{table}", keyspace.name);
+        let start = Instant::now();
+        let rows = loop {
+            // A server asks others that it does not yet know to be gone, and waits in vain.
+            match shop::try_rows(&session, &statement, level).await {
+                Ok(rows) => break rows,
+                Err(error) => assert!(start.elapsed() < CATCH_UP_MAX, "{error}"),
+            }
+        };
+        found.extend(rows.into_iter().map(|row| format!("{table} | {row}")));
+    }
+    found.sort();
+    found
+}
+
+/// Waits until no server keeps a hint for another.
+async fn hints_arrive(cluster: &ExclusiveCassandraCluster) {
+    let start = Instant::now();
+    for server in STAYING {
+        loop {
+            let pending = nodetool(cluster, server, "listpendinghints");
+            if pending.contains("No pending hints") || pending.contains("does not have any pending")
+            {
+                break;
+            }
+            assert!(start.elapsed() < CATCH_UP_MAX, "hints stay: {pending}");
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+    }
+}
+
+/// Waits until every server knows that all are up and normal.
+async fn all_up(cluster: &ExclusiveCassandraCluster) {
+    let start = Instant::now();
+    for server in 0..cluster.contact_points().len() {
+        loop {
+            let status = nodetool(cluster, server, "status");
+            if status.lines().filter(|line| line.starts_with("UN")).count() == 3 {
+                break;
+            }
+            assert!(start.elapsed() < CATCH_UP_MAX, "not all are up: {status}");
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+    }
+}
+
+/// Each of these orders is read until its read was repeated at ALL.
+async fn reads_reach_all(keeper: &Shopkeeper<'_>, numbers: Range<usize>) {
+    let start = Instant::now();
+    let counts = || keeper.engine.sampled_reads();
+    for number in numbers {
+        let key = key(Collection::Orders, &format!("order-{number:02}"));
+        let before = counts();
+        while counts().repeated == before.repeated {
+            assert!(start.elapsed() < CATCH_UP_MAX, "{:?}", counts());
+            let failed = counts().failed;
+            // A read that fails is not repeated: the driver has not found the servers yet.
+            if keeper.engine.get(&key, keeper.reading()).await.is_ok() {
+                while counts().repeated == before.repeated && counts().failed == failed {
+                    tokio::time::sleep(BETWEEN_LOOKS / 50).await;
+                }
+            }
+        }
+    }
+}
+
+fn nodetool(cluster: &ExclusiveCassandraCluster, server: usize, command: &str) -> String {
+    let arguments: Vec<String> = command.split(' ').map(str::to_owned).collect();
+    cluster
+        .nodetool(server, &arguments)
+        .expect("the server is up")
+}
