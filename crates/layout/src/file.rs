@@ -21,6 +21,7 @@ use crate::consistency::Consistency;
 use crate::engine::EngineDeclaration;
 use crate::field::Field;
 use crate::id_encoding::IdEncoding;
+use crate::place::position;
 use crate::shard_key::ShardKey;
 use crate::table::{BucketCounts, Role, Table};
 
@@ -104,11 +105,11 @@ pub struct ParseError {
 impl Layout {
     pub fn parse(text: &str, origin: &str) -> Result<Layout, ParseError> {
         let located = |span: Option<std::ops::Range<usize>>, reason: String| {
-            let (line, column) = position(text, span.map_or(0, |span| span.start));
+            let at = position(text, span.map_or(0, |span| span.start));
             ParseError {
                 origin: origin.to_owned(),
-                line,
-                column,
+                line: at.line,
+                column: at.column,
                 reason,
             }
         };
@@ -199,16 +200,6 @@ impl IdEncodings {
     }
 }
 
-/// Line and column, counted from one, columns in characters.
-fn position(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (
-        before.matches('\n').count() + 1,
-        before[line_start..].chars().count() + 1,
-    )
-}
-
 /// The TOML reader's message on one line, in the words of a layout file.
 fn advised(message: &str) -> String {
     let line = message
@@ -247,14 +238,6 @@ mod tests {
             error.reason.contains("there is no field \"usr_id\""),
             "{error}"
         );
-    }
-
-    #[test]
-    fn positions_count_characters_and_lines_from_one() {
-        assert_eq!(position("", 0), (1, 1));
-        assert_eq!(position("я = 1\nyz", 7), (2, 1));
-        assert_eq!(position("яя = 1", 4), (1, 3));
-        assert_eq!(position("a", 99), (1, 2));
     }
 
     proptest! {

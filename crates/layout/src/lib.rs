@@ -30,6 +30,8 @@ pub mod consistency;
 
 pub mod engine;
 
+pub mod place;
+
 pub mod file;
 
 pub mod planner;
@@ -55,6 +57,7 @@ pub use path::{AccessPath, Operation, PathShape};
 pub use planner::{
     FanOut, Plan, ShardFanOut, Sort, Unanswerable, Walk, plan, plan_history, plan_operation,
 };
+pub use place::{Extent, Place, Position};
 pub use shard_key::{SLOT_COUNT, Scope, ShardKey, Slot, SlotRange};
 pub use table::{Body, BucketCounts, KeyColumn, Parts, Role, Table, TableOptions};
 pub use value::{Fields, Value};

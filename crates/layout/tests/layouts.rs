@@ -10,19 +10,19 @@ const LAYOUTS: [(&str, &str); 5] = [
     ("embedded", include_str!("../../../layouts/embedded.toml")),
     (
         "mongo-sharded",
-        include_str!("../../../layouts/drafts/mongo-sharded.toml"),
+        include_str!("../../../layouts/mongo-sharded.toml"),
     ),
     (
         "cassandra-orders",
-        include_str!("../../../layouts/drafts/cassandra-orders.toml"),
+        include_str!("../../../layouts/cassandra-orders.toml"),
     ),
     (
         "hybrid",
-        include_str!("../../../layouts/drafts/hybrid.toml"),
+        include_str!("../../../layouts/hybrid.toml"),
     ),
     (
         "adr-010-1",
-        include_str!("../../../layouts/drafts/adr-010-1.toml"),
+        include_str!("../../../layouts/adr-010-1.toml"),
     ),
 ];
 
