@@ -21,7 +21,8 @@ use crate::consistency::Consistency;
 use crate::engine::EngineDeclaration;
 use crate::field::Field;
 use crate::id_encoding::IdEncoding;
-use crate::place::position;
+use crate::mistake::Mistake;
+use crate::place::{Place, position};
 use crate::shard_key::ShardKey;
 use crate::table::{BucketCounts, Role, Table};
 
@@ -34,6 +35,8 @@ pub struct Layout {
     pub engines: BTreeMap<String, EngineDeclaration>,
     /// Every collection is here: a file that lacks one is refused.
     pub collections: BTreeMap<Collection, CollectionLayout>,
+    /// What the file spells out that is never built; the checker refuses each.
+    pub mistakes: Vec<Mistake>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,6 +144,16 @@ impl Layout {
 impl CollectionLayout {
     pub fn stores(&self) -> impl Iterator<Item = &Store> {
         std::iter::once(&self.live).chain(self.history.as_ref().map(|history| &history.store))
+    }
+
+    /// Where the keys of one of the collection's stores stand in its file.
+    pub fn place(&self, store: &Store) -> Place {
+        let place = Place::new(["collections", self.collection.name()]);
+        if std::ptr::eq(store, &self.live) {
+            place
+        } else {
+            place.then("history")
+        }
     }
 
     pub fn tables(&self) -> &[Table] {

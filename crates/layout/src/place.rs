@@ -133,12 +133,15 @@ impl fmt::Display for Place {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "name = \"я\"\n\n[tables.carts]\nkey = [\"a\",\n  \"b\"]\nonly = { x = 1 }\n";
+    const TEXT: &str =
+        "name = \"я\"\n\n[tables.carts]\nkey = [\"a\",\n  \"b\"]\nonly = { x = 1 }\n";
 
     #[test]
     fn a_place_is_found_as_far_as_it_stands_in_the_text() {
         fn check(keys: &[&str], line: usize, column: usize, width: usize) {
-            let place = keys.iter().fold(Place::default(), |place, key| place.then(key));
+            let place = keys
+                .iter()
+                .fold(Place::default(), |place, key| place.then(key));
             let start = Position { line, column };
             assert_eq!(place.locate(TEXT), Some(Extent { start, width }), "{place}");
         }
@@ -156,7 +159,11 @@ mod tests {
     #[test]
     fn positions_count_characters_and_lines_from_one() {
         fn check(text: &str, offset: usize, line: usize, column: usize) {
-            assert_eq!(position(text, offset), Position { line, column }, "{text:?} {offset}");
+            assert_eq!(
+                position(text, offset),
+                Position { line, column },
+                "{text:?} {offset}"
+            );
         }
         check("", 0, 1, 1);
         check("я = 1\nyz", 7, 2, 1);

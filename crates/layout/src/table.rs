@@ -56,6 +56,16 @@ pub struct TableOptions {
     pub read_repair: Option<String>,
     pub gc_grace_seconds: Option<u64>,
     pub ttl_seconds: Option<u64>,
+    /// Sub-options of the compaction, by the server's names.
+    pub compaction_options: BTreeMap<String, String>,
+    /// Share of this table's reads that the platform repeats at ALL in the
+    /// background; the engine's share when the table does not say.
+    pub sampled_repair_percent: Option<u8>,
+    /// Rows that would share a partition if it were not divided; bucket counts
+    /// are sized from it.
+    pub expected_rows: Option<u64>,
+    /// Further table options, by the server's names.
+    pub server_options: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

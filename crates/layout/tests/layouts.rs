@@ -16,14 +16,8 @@ const LAYOUTS: [(&str, &str); 5] = [
         "cassandra-orders",
         include_str!("../../../layouts/cassandra-orders.toml"),
     ),
-    (
-        "hybrid",
-        include_str!("../../../layouts/hybrid.toml"),
-    ),
-    (
-        "adr-010-1",
-        include_str!("../../../layouts/adr-010-1.toml"),
-    ),
+    ("hybrid", include_str!("../../../layouts/hybrid.toml")),
+    ("adr-010-1", include_str!("../../../layouts/adr-010-1.toml")),
 ];
 
 fn parsed(name: &str) -> Layout {

@@ -27,7 +27,9 @@ pub(super) fn every_operation(layout: &Layout) -> Vec<Finding> {
                         "{operation} has no table in {place}collection {}",
                         missing.collection
                     );
-                    findings.push(Finding::refused(message, missing.advice).about(operation));
+                    let place = collection.place(store).then("tables");
+                    let finding = Finding::refused(message, missing.advice).under(&place);
+                    findings.push(finding.about(operation));
                 }
             }
         }
@@ -43,18 +45,19 @@ pub(super) fn one_authority(layout: &Layout) -> Vec<Finding> {
             tables.map(|table| table.name.as_str()).collect()
         };
         let (authorities, id) = (named(Role::Authority), collection.collection.id_field());
+        let place = collection.place(store).then("tables");
         let collection = collection.collection;
-        match authorities.as_slice() {
-            [_] => {}
-            [] => findings.push(Finding::refused(
+        findings.extend(match authorities.as_slice() {
+            [_] => None,
+            [] => Some(Finding::refused(
                 format!("collection {collection} has no authority on engine {}", store.engine),
                 format!("give one table with {id} in its key role = \"authority\""),
-            )),
-            several => findings.push(Finding::refused(
-                format!("collection {collection} has {} authorities: {}", several.len(), several.join(", ")),
+            ).under(&place)),
+            [.., last] => Some(Finding::refused(
+                format!("collection {collection} has {} authorities: {}", authorities.len(), authorities.join(", ")),
                 "keep role = \"authority\" on the table that decides, and remove it from the others",
-            )),
-        }
+            ).under(&place.then(last).then("role"))),
+        });
     }
     findings
 }
@@ -64,6 +67,7 @@ pub(super) fn table_names(layout: &Layout) -> Vec<Finding> {
     let (mut findings, mut owners) = (Vec::new(), BTreeMap::new());
     for (collection, store) in layout.stores() {
         for table in &store.tables {
+            let at = collection.place(store).then("tables").then(&table.name);
             let usable = table.name.len() <= 48
                 && table
                     .name
@@ -73,20 +77,26 @@ pub(super) fn table_names(layout: &Layout) -> Vec<Finding> {
                     .chars()
                     .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
             if !usable {
-                findings.push(Finding::refused(
-                    format!("table name {:?} is not usable on every engine", table.name),
-                    "use at most 48 of a-z, 0-9 and _, a letter first",
-                ));
+                findings.push(
+                    Finding::refused(
+                        format!("table name {:?} is not usable on every engine", table.name),
+                        "use at most 48 of a-z, 0-9 and _, a letter first",
+                    )
+                    .under(&at),
+                );
             }
             let place = (store.engine.as_str(), table.name.as_str());
             if let Some(other) = owners.insert(place, collection.collection) {
-                findings.push(Finding::refused(
-                    format!(
-                        "table {} stands twice on engine {}, in {other} and {}",
-                        table.name, store.engine, collection.collection
-                    ),
-                    "give one of them another name",
-                ));
+                findings.push(
+                    Finding::refused(
+                        format!(
+                            "table {} stands twice on engine {}, in {other} and {}",
+                            table.name, store.engine, collection.collection
+                        ),
+                        "give one of them another name",
+                    )
+                    .under(&at),
+                );
             }
         }
     }
@@ -103,7 +113,7 @@ mod tests {
             "every-operation-answered",
             &[("\"day(created_at)\", \"bucket(order_id)\"", "\"status\"")],
             &[
-                "refused: O5 (orders of a period) has no table in collection orders: add a table with \
+                "error: O5 (orders of a period) has no table in collection orders: add a table with \
                partition [\"day(created_at)\", \"bucket(order_id)\"] and clustering [\"created_at desc\", \"order_id\"]",
             ],
         );
