@@ -50,6 +50,8 @@ pub mod rules;
 
 pub mod checker;
 
+pub mod report;
+
 pub mod explain;
 
 pub use checker::check;
@@ -71,7 +73,7 @@ pub use planner::{
 pub use repair_schedule::RepairSchedule;
 pub use server_version::ServerVersion;
 pub use shard_key::{SLOT_COUNT, Scope, ShardKey, Slot, SlotRange};
-pub use table::{Body, BucketCounts, KeyColumn, Parts, Role, Table, TableOptions};
+pub use table::{Body, BucketCounts, KeyColumn, Parts, Repair, Role, Table, TableOptions};
 pub use value::{Fields, Value};
 
 /// The layout that is used when none is named: everything in the embedded engine.

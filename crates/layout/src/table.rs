@@ -61,6 +61,8 @@ pub struct TableOptions {
     /// Share of this table's reads that the platform repeats at ALL in the
     /// background; the engine's share when the table does not say.
     pub sampled_repair_percent: Option<u8>,
+    /// Whether the scheduled repair includes this table.
+    pub repair: Repair,
     /// Rows that would share a partition if it were not divided; bucket counts
     /// are sized from it.
     pub expected_rows: Option<u64>,
@@ -80,6 +82,14 @@ pub enum Parts {
     #[default]
     Inside,
     Rows,
+}
+
+/// Rows that expire soon may be left to hints alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repair {
+    #[default]
+    Scheduled,
+    None,
 }
 
 /// Bucket counts of tables, taken from the map.

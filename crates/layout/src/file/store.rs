@@ -6,7 +6,7 @@ use toml::Spanned;
 
 use super::Store;
 use super::convert::{Problem, Reading, at, problem, scalars};
-use super::text::{BodyText, PartsText, PolicyText, RoleText, TableText};
+use super::text::{BodyText, PartsText, PolicyText, RepairText, RoleText, TableText};
 use crate::collection::Collection;
 use crate::column::{parse_clustering, parse_field};
 use crate::consistency::{Consistency, Policy, ReadLevel, WriteLevel};
@@ -15,7 +15,9 @@ use crate::estimate;
 use crate::mistake::MistakeKind;
 use crate::path::Operation;
 use crate::place::Place;
-use crate::table::{BUCKETS_MAX, Body, BucketCounts, KeyColumn, Parts, Role, Table, TableOptions};
+use crate::table::{
+    BUCKETS_MAX, Body, BucketCounts, KeyColumn, Parts, Repair, Role, Table, TableOptions,
+};
 
 type OperationTexts = BTreeMap<Spanned<String>, PolicyText>;
 
@@ -208,6 +210,10 @@ fn table(name: String, collection: Collection, text: TableText) -> Result<Table,
         ttl_seconds: text.ttl_seconds,
         compaction_options: scalars(text.compaction_options)?,
         sampled_repair_percent: text.sampled_repair_percent,
+        repair: match text.repair {
+            RepairText::Scheduled => Repair::Scheduled,
+            RepairText::None => Repair::None,
+        },
         expected_rows: text.expected_rows,
         server_options: scalars(text.options)?,
     };

@@ -132,6 +132,8 @@ pub(super) struct TableText {
     #[serde(default)]
     pub compaction_options: BTreeMap<String, Spanned<toml::Value>>,
     pub sampled_repair_percent: Option<u8>,
+    #[serde(default)]
+    pub repair: RepairText,
     pub expected_rows: Option<u64>,
     #[serde(default)]
     pub options: BTreeMap<String, Spanned<toml::Value>>,
@@ -147,6 +149,14 @@ pub(super) enum RoleText {
     Authority,
     #[default]
     Derived,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RepairText {
+    #[default]
+    Scheduled,
+    None,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]

@@ -5,7 +5,7 @@ use crate::engine::{CommitlogSync, EngineDeclaration, EngineKind, REPLICATION_FA
 use crate::file::{Layout, Store};
 use crate::findings::Finding;
 use crate::place::Place;
-use crate::table::{Body, Parts, Role};
+use crate::table::{Body, Parts, Repair, Role};
 
 /// L4.
 pub(super) fn stock_needs_conditions(layout: &Layout) -> Vec<Finding> {
@@ -125,6 +125,7 @@ fn options_of_tables(layout: &Layout) -> Vec<Finding> {
                     "sampled_repair_percent",
                     of_cassandra(options.sampled_repair_percent.is_some()),
                 ),
+                ("repair", of_cassandra(options.repair == Repair::None)),
                 (
                     "gc_grace_seconds",
                     of_cassandra(options.gc_grace_seconds.is_some()),

@@ -6,6 +6,7 @@ use crate::engine::{EngineKind, GC_GRACE_SECONDS, HINT_WINDOW_SECONDS};
 use crate::file::Layout;
 use crate::findings::Finding;
 use crate::repair_schedule::RepairSchedule;
+use crate::table::Repair;
 
 /// Reckons with the longest pause that the generated schedule makes, not with
 /// the interval asked for: a month may have 31 days.
@@ -28,14 +29,16 @@ pub(super) fn repair_before_grace(layout: &Layout) -> Vec<Finding> {
             );
             return Some(finding.at("gc_grace_seconds"));
         }
-        let Some(interval) = settings.repair_interval_seconds else {
+        let scheduled = table.options.repair == Repair::Scheduled;
+        let Some(interval) = settings.repair_interval_seconds.filter(|_| scheduled) else {
             // Rows with a TTL go away by themselves, removed or not.
             let finding = Finding::warning(
                 format!(
-                    "{}: nobody repairs engine {}, so removed rows may come back after {grace} s",
-                    table.name, store.engine
+                    "{}: nobody repairs it, so removed rows may come back after {} days",
+                    table.name,
+                    grace / 86_400
                 ),
-                "set repair_interval_seconds below gc_grace_seconds",
+                "set repair_interval_seconds of its engine, below gc_grace_seconds",
             );
             return table.options.ttl_seconds.is_none().then_some(finding);
         };
@@ -118,6 +121,19 @@ mod tests {
             &[(KIND, &cassandra("repair_interval_seconds = 604800"))],
             &[],
         );
+    }
+
+    #[test]
+    fn rows_that_nobody_repairs_expire_by_themselves() {
+        let engine = cassandra("repair_interval_seconds = 604800");
+        let sessions = "[collections.sessions.tables.sessions_by_id]";
+        let table = |ttl: &str| format!("{sessions}\nrepair = \"none\"\n{ttl}");
+        let check = |ttl: &str, expected: &[&str]| {
+            let changes = [(KIND, engine.as_str()), (sessions, &table(ttl))];
+            check_rule("repair-before-grace", &changes, expected);
+        };
+        check("", &["warning: sessions_by_id: nobody repairs it"]);
+        check("ttl_seconds = 604800", &[]);
     }
 
     #[test]
