@@ -265,7 +265,7 @@ mod tests {
             let text: String = characters.into_iter().collect();
             if let Ok(layout) = Layout::parse(&text, "damaged.toml") {
                 let _ = crate::checker::check(&layout);
-                let _ = crate::explain::explain(&layout);
+                let _ = crate::explain::explain(&layout, &crate::Load::default());
             }
         }
 

@@ -54,9 +54,11 @@ pub mod report;
 
 pub mod explain;
 
+pub mod schema;
+
 pub use checker::check;
 pub use collection::{Collection, PartKind};
-pub use consistency::{Consistency, Policy, ReadLevel, WriteLevel};
+pub use consistency::{Consistency, CopySum, Policy, ReadLevel, WriteLevel};
 pub use engine::{CommitlogSync, EngineDeclaration, EngineKind, EngineSettings};
 pub use estimate::{Load, PartitionSize};
 pub use field::{Field, FieldKind};

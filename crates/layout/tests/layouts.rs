@@ -3,7 +3,8 @@
 use layout::checker::is_usable;
 use layout::explain::explain;
 use layout::{
-    AccessPath, Collection, EngineKind, FanOut, Layout, ShardFanOut, check, plan, plan_history,
+    AccessPath, Collection, EngineKind, FanOut, Layout, Load, ShardFanOut, check, plan,
+    plan_history,
 };
 
 const LAYOUTS: [(&str, &str); 5] = [
@@ -33,7 +34,7 @@ fn every_layout_is_usable_and_its_plans_stay_as_they_are() {
         assert_eq!(layout.name, name);
         let findings = check(&layout);
         assert!(is_usable(&findings), "{name}: {findings:#?}");
-        insta::assert_snapshot!(name, explain(&layout));
+        insta::assert_snapshot!(name, explain(&layout, &Load::default()));
     }
 }
 

@@ -65,16 +65,20 @@ pub(super) fn operations_of_the_collection(layout: &Layout) -> Vec<Finding> {
 /// be (W36); carts and sessions may, if the file says so and what is lost.
 pub(super) fn copies_meet(layout: &Layout) -> Vec<Finding> {
     each_policy(layout, |collection, engine, operation, policy| {
+        let sum = policy.sum(&engine.replication)?;
         if engine.kind != EngineKind::Cassandra || policy.overlaps(&engine.replication) {
             return None;
         }
         let label = policy.label.as_deref().unwrap_or_default();
         let labelled = label.starts_with("eventual");
         let message = format!(
-            "{} is eventual: write {} and read {} need not meet in any copy",
+            "{} is eventual: write {} and read {} need not meet, {} + {} is not more than {}",
             place(collection, operation),
             policy.write,
-            policy.read
+            policy.read,
+            sum.written,
+            sum.read,
+            sum.copies
         );
         Some(match collection {
             Collection::Orders | Collection::Products => {

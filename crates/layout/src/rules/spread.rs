@@ -172,10 +172,12 @@ pub(super) fn growing_partitions(layout: &Layout) -> Vec<Finding> {
         {
             return None;
         }
-        let finding = Finding::warning(
-            format!("a partition of {} grows for ever", table.name),
-            "add \"month(created_at)\" to its partition, or watch the largest partitions",
-        );
+        let fix = match collection.collection {
+            Collection::Carts => "write only = { status = \"active\" }: closed carts then leave it",
+            _ => "add \"month(created_at)\" to its partition, or watch the largest partitions",
+        };
+        let message = format!("a partition of {} grows for ever", table.name);
+        let finding = Finding::warning(message, fix);
         Some(finding.at("partition"))
     })
 }

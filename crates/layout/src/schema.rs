@@ -1,0 +1,159 @@
+//! What an operator sets up before a layout is used: statements for the servers,
+//! settings of their nodes, and the repair of their tables.
+//!
+//! Statements are made by the engines, which know how a record becomes rows, and
+//! are passed in; the rest follows from the layout alone.
+
+mod repair;
+
+mod settings;
+
+use std::collections::BTreeMap;
+
+use crate::engine::{EngineDeclaration, EngineKind};
+use crate::file::Layout;
+
+pub use repair::{REPAIR_HOUR, crontab, repair_arguments, systemd};
+pub use settings::cassandra_yaml;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// CQL, or MongoDB's commands.
+    Statements,
+    /// `cassandra.yaml`, per cluster.
+    Settings,
+    Cron,
+    Systemd,
+}
+
+/// What an engine adds to the layout's own tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineSchema {
+    pub statements: Vec<String>,
+    /// Tables of the engine's own, such as its journal, that are repaired too.
+    pub own_tables: Vec<String>,
+}
+
+impl Part {
+    pub const ALL: [Part; 4] = [Part::Statements, Part::Settings, Part::Cron, Part::Systemd];
+}
+
+/// The given parts for every cluster of the layout, each under a heading that is a
+/// comment in its own language.
+pub fn schema(layout: &Layout, engines: &BTreeMap<String, EngineSchema>, parts: &[Part]) -> String {
+    let nothing = EngineSchema::default();
+    let mut sections = Vec::new();
+    for (name, engine) in &layout.engines {
+        let made = engines.get(name).unwrap_or(&nothing);
+        let cluster = Cluster::new(layout, name, engine, &made.own_tables);
+        for part in parts {
+            let section = match (part, engine.kind) {
+                (Part::Statements, _) => statements(&cluster, &made.statements),
+                (Part::Settings, EngineKind::Cassandra) => Some(cassandra_yaml(&cluster)),
+                (Part::Cron, EngineKind::Cassandra) => crontab(&cluster),
+                (Part::Systemd, EngineKind::Cassandra) => systemd(&cluster),
+                (Part::Settings | Part::Cron | Part::Systemd, _) => None,
+            };
+            sections.extend(section);
+        }
+    }
+    if sections.is_empty() {
+        return "# nothing to set up: this layout has no servers for it\n".to_owned();
+    }
+    sections.join("\n")
+}
+
+/// One engine of a layout, with the tables that stand on it.
+#[derive(Clone, Debug)]
+pub struct Cluster<'l> {
+    pub name: &'l str,
+    pub engine: &'l EngineDeclaration,
+    /// Names of tables that the scheduled repair includes.
+    pub repaired: Vec<&'l str>,
+}
+
+impl<'l> Cluster<'l> {
+    pub fn new(
+        layout: &'l Layout,
+        name: &'l str,
+        engine: &'l EngineDeclaration,
+        own_tables: &'l [String],
+    ) -> Cluster<'l> {
+        let stores = layout.stores().filter(|(_, store)| store.engine == name);
+        let tables = stores.flat_map(|(_, store)| &store.tables);
+        let scheduled = tables.filter(|table| table.options.repair == crate::Repair::Scheduled);
+        let mut repaired: Vec<&str> = scheduled.map(|table| table.name.as_str()).collect();
+        repaired.extend(own_tables.iter().map(String::as_str));
+        Cluster {
+            name,
+            engine,
+            repaired,
+        }
+    }
+
+    /// What names the layout's tables on the servers.
+    pub fn keyspace(&self) -> &'l str {
+        self.engine.keyspace.as_deref().unwrap_or(self.name)
+    }
+}
+
+fn statements(cluster: &Cluster<'_>, statements: &[String]) -> Option<String> {
+    if statements.is_empty() {
+        return None;
+    }
+    let Cluster { name, engine, .. } = cluster;
+    let mut text = match engine.kind {
+        EngineKind::Cassandra => format!("-- cluster {name}: with cqlsh, once\n"),
+        _ => format!("// cluster {name}: with mongosh, once\n"),
+    };
+    for statement in statements {
+        text += statement.trim_end().trim_end_matches(';');
+        text += ";\n";
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: &str = include_str!("../../../layouts/cassandra-orders.toml");
+
+    #[test]
+    fn statements_come_from_the_engines_and_end_once() {
+        let layout = Layout::parse(LAYOUT, "layout.toml").unwrap();
+        let made = EngineSchema {
+            statements: vec![
+                "CREATE KEYSPACE a".to_owned(),
+                "CREATE TABLE a.b (c int);".to_owned(),
+            ],
+            own_tables: Vec::new(),
+        };
+        let engines = BTreeMap::from([("orders".to_owned(), made)]);
+        assert_eq!(
+            schema(&layout, &engines, &[Part::Statements]),
+            "-- cluster orders: with cqlsh, once\nCREATE KEYSPACE a;\nCREATE TABLE a.b (c int);\n"
+        );
+    }
+
+    #[test]
+    fn a_layout_without_servers_has_nothing_to_set_up() {
+        let text = schema(&crate::embedded(), &BTreeMap::new(), &Part::ALL);
+        assert!(text.starts_with("# nothing to set up"), "{text}");
+    }
+
+    #[test]
+    fn each_cluster_has_settings_of_its_own() {
+        let layout = Layout::parse(LAYOUT, "layout.toml").unwrap();
+        let text = schema(&layout, &BTreeMap::new(), &[Part::Settings]);
+        assert!(
+            text.contains("cluster carts") && text.contains("max_hint_window: 3600s"),
+            "{text}"
+        );
+        assert!(
+            text.contains("cluster orders") && text.contains("max_hint_window: 10800s"),
+            "{text}"
+        );
+        assert!(!text.contains("cluster mongo"), "{text}");
+    }
+}
