@@ -54,6 +54,8 @@ pub mod report;
 
 pub mod explain;
 
+pub mod diff;
+
 pub mod schema;
 
 pub use checker::check;

@@ -11,8 +11,8 @@ use crate::repair_schedule::RepairSchedule;
 /// When the first node begins: the night is quiet.
 pub const REPAIR_HOUR: u32 = 2;
 
-/// What `nodetool` is called with. Full, because marks of incremental repair and
-/// `-pr` do not go together.
+/// What `nodetool` is called with. Full, because incremental repair, the default,
+/// leaves alone what it once took for repaired, and is not meant for `-pr`.
 pub fn repair_arguments(keyspace: &str, tables: &[&str]) -> Vec<String> {
     let fixed = ["repair", "--full", "-pr", keyspace];
     fixed
