@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 
 use crate::collection::Collection;
 use crate::explain::promise;
-use crate::file::{CollectionLayout, Layout, Store};
-use crate::path::Operation;
+use crate::file::{CollectionLayout, Layout};
+use crate::path::{AccessPath, Operation};
 use crate::planner::plan_operation;
 use facts::{Facts, collection_facts, engine_facts, table_facts};
 
@@ -84,35 +84,46 @@ fn collection_lines(from: &Layout, to: &Layout, collection: Collection) -> Vec<S
     lines
 }
 
-/// Operations that are answered at another cost, or under another promise.
+/// Operations that are answered at another cost, or under another promise; those
+/// that change alike stand together.
 fn answers(from: &Layout, to: &Layout, collection: Collection) -> Vec<String> {
-    let mut lines = Vec::new();
-    for operation in Operation::ALL {
-        for path in operation.paths() {
-            if path.shape().collection != collection {
+    let mut groups: Vec<(String, [String; 2])> = Vec::new();
+    for path in AccessPath::of(collection) {
+        let asking = Operation::ALL
+            .into_iter()
+            .filter(|operation| operation.paths().contains(&path));
+        for operation in asking {
+            let answers = [from, to].map(|layout| answer(layout, path, operation));
+            if answers[0] == answers[1] {
                 continue;
             }
-            let answer = |layout: &Layout| {
-                let layout_of = layout.collection(collection);
-                let store: &Store = &layout_of.live;
-                let plan =
-                    plan_operation(layout_of, store, operation, *path, &store.initial_buckets);
-                let cost = plan.map_or("not answered".to_owned(), |plan| {
-                    format!("{}, {}", plan.fan_out, plan.shards)
-                });
-                format!(
-                    "{cost}; {}",
-                    promise(layout, store, store.consistency.policy(operation))
-                )
-            };
-            let (before, after) = (answer(from), answer(to));
-            if before != after {
-                lines.push(format!("{operation:?} {path}: {before}"));
-                lines.push(format!("    -> {after}"));
+            let asked = format!(" {path}");
+            match groups
+                .iter_mut()
+                .find(|(title, same)| title.ends_with(&asked) && *same == answers)
+            {
+                Some((title, _)) => {
+                    *title = title.replace(&asked, &format!(" {operation:?}{asked}"))
+                }
+                None => groups.push((format!("{operation:?}{asked}"), answers)),
             }
         }
     }
-    lines
+    let lines = |(title, [before, after]): (String, [String; 2])| {
+        [title, format!("      {before}"), format!("   -> {after}")]
+    };
+    groups.into_iter().flat_map(lines).collect()
+}
+
+fn answer(layout: &Layout, path: AccessPath, operation: Operation) -> String {
+    let collection = layout.collection(path.shape().collection);
+    let store = &collection.live;
+    let plan = plan_operation(collection, store, operation, path, &store.initial_buckets);
+    let cost = plan.map_or("not answered".to_owned(), |plan| {
+        format!("{}, {}", plan.fan_out, plan.shards)
+    });
+    let promise = promise(layout, store, store.consistency.policy(operation));
+    format!("{cost}; {promise}")
 }
 
 /// A thing that is gone, new, or not what it was.
@@ -123,8 +134,8 @@ fn changed(name: &str, before: Option<Facts>, after: Option<Facts>) -> Vec<Strin
         (None, Some(after)) => vec![format!("+ {name}: {}", after.text())],
         (Some(before), Some(after)) => {
             let changes = changes(&before, &after);
-            let line = |change: String| format!("~ {name}: {change}");
-            changes.into_iter().map(line).collect()
+            let line = (!changes.is_empty()).then(|| format!("~ {name}: {}", changes.join("; ")));
+            line.into_iter().collect()
         }
     }
 }
@@ -179,8 +190,7 @@ mod tests {
             )],
             &[
                 "~ orders_by_user: key ((user_id), created_at desc, order_id) -> ((user_id, month(created_at)), created_at desc, order_id)",
-                "O2 orders by user: one partition, one shard",
-                "-> each month, one shard",
+                "O2 O7 orders by user\n        one partition, one shard; the newest: one copy\n     -> each month, one shard",
                 "orders: orders_by_user is written anew from the authority",
             ],
         );

@@ -2,6 +2,7 @@
 
 use super::facts::{collection_facts, table_facts};
 use crate::collection::Collection;
+use crate::engine::EngineKind;
 use crate::file::{CollectionLayout, Layout, Store};
 use crate::path::Operation;
 use crate::table::{Role, Table};
@@ -130,21 +131,21 @@ fn expiry(before: &CollectionLayout, after: &CollectionLayout) -> Option<String>
     })
 }
 
-/// Where one shard holds both, an order and its stock are one commit.
+/// Where one shard of the embedded engine holds both, an order and its stock are
+/// one commit.
 fn one_commit(from: &Layout, to: &Layout) -> Option<String> {
     let together = |layout: &Layout| {
-        let (orders, products) = (
-            layout.collection(Collection::Orders),
-            layout.collection(Collection::Products),
-        );
+        let orders = layout.collection(Collection::Orders);
+        let products = layout.collection(Collection::Products);
         let shards = orders.cut.shards();
-        orders.live.engine == products.live.engine
+        layout.engine(&orders.live).kind == EngineKind::Embedded
+            && orders.live.engine == products.live.engine
             && shards.len() == 1
             && shards == products.cut.shards()
     };
     match (together(from), together(to)) {
         (true, false) => Some("an order and its stock are no longer one commit: stock is reserved, the order created, then the stock claimed".to_owned()),
         (false, true) => Some("an order and its stock become one commit".to_owned()),
-        _ => None,
+        (true, true) | (false, false) => None,
     }
 }

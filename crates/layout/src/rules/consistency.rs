@@ -72,7 +72,7 @@ pub(super) fn copies_meet(layout: &Layout) -> Vec<Finding> {
         let label = policy.label.as_deref().unwrap_or_default();
         let labelled = label.starts_with("eventual");
         let message = format!(
-            "{} is eventual: write {} and read {} need not meet, {} + {} is not more than {}",
+            "reading {} is eventual: write {} and read {} need not meet, {} + {} is not more than {}",
             place(collection, operation),
             policy.write,
             policy.read,
@@ -166,7 +166,7 @@ mod tests {
         check_rule(
             "copies-meet",
             &[(from, &to), (ORDERS, &policy)],
-            &["error: orders is eventual"],
+            &["error: reading orders is eventual"],
         );
     }
 
@@ -184,11 +184,11 @@ mod tests {
                 &[expected],
             );
         };
-        check("", "error: carts is eventual");
-        check("label = \"guaranteed\"", "error: carts is eventual");
+        check("", "error: reading carts is eventual");
+        check("label = \"guaranteed\"", "error: reading carts is eventual");
         check(
             "label = \"eventual: a change may be lost\"",
-            "warning: carts is eventual",
+            "warning: reading carts is eventual",
         );
     }
 }
