@@ -159,7 +159,10 @@ fn inherited(text: PolicyText, from: &Policy) -> Policy {
     Policy {
         read: text.read.unwrap_or(from.read),
         write: text.write.unwrap_or(from.write),
-        may_lag_seconds: text.may_lag_seconds.unwrap_or(from.may_lag_seconds),
+        may_lag_seconds: text
+            .may_lag_seconds
+            .or(text.max_staleness_seconds)
+            .unwrap_or(from.may_lag_seconds),
         unless_status: text
             .unless_status
             .unwrap_or_else(|| from.unless_status.clone()),

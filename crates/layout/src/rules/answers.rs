@@ -8,30 +8,39 @@ use crate::path::{AccessPath, Operation};
 use crate::planner::plan_operation;
 use crate::table::Role;
 
+/// One finding for each question without a table, with all operations that ask it.
 pub(super) fn every_operation(layout: &Layout) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for operation in Operation::ALL {
-        for path in operation.paths() {
-            let collection = layout.collection(path.shape().collection);
-            for store in collection.stores() {
-                let is_history = !std::ptr::eq(store, &collection.live);
-                // An order with steps still to be done does not go to the history.
-                if is_history && *path == AccessPath::OrdersOpen {
-                    continue;
-                }
-                if let Err(missing) =
-                    plan_operation(collection, store, operation, *path, &store.initial_buckets)
-                {
-                    let place = if is_history { "the history of " } else { "" };
-                    let message = format!(
-                        "{operation} has no table in {place}collection {}",
-                        missing.collection
-                    );
-                    let place = collection.place(store).then("tables");
-                    let finding = Finding::refused(message, missing.advice).under(&place);
-                    findings.push(finding.about(operation));
-                }
+    for path in AccessPath::ALL {
+        let asks = |operation: &Operation| operation.paths().contains(&path);
+        let operations: Vec<Operation> = Operation::ALL.into_iter().filter(asks).collect();
+        let Some(first) = operations.first() else {
+            continue;
+        };
+        let collection = layout.collection(path.shape().collection);
+        for store in collection.stores() {
+            let is_history = !std::ptr::eq(store, &collection.live);
+            // An order with steps still to be done does not go to the history.
+            if is_history && path == AccessPath::OrdersOpen {
+                continue;
             }
+            let buckets = &store.initial_buckets;
+            let Err(missing) = plan_operation(collection, store, *first, path, buckets) else {
+                continue;
+            };
+            let place = if is_history { "the history of " } else { "" };
+            let named: Vec<String> = operations.iter().map(ToString::to_string).collect();
+            let message = format!(
+                "no table of {place}{} finds {path}: {}",
+                missing.collection,
+                named.join(", ")
+            );
+            let at = collection.place(store).then("tables");
+            findings.push(
+                Finding::refused(message, missing.advice)
+                    .about(*first)
+                    .under(&at),
+            );
         }
     }
     findings
@@ -113,7 +122,7 @@ mod tests {
             "every-operation-answered",
             &[("\"day(created_at)\", \"bucket(order_id)\"", "\"status\"")],
             &[
-                "error: O5 (orders of a period) has no table in collection orders: add a table with \
+                "error: no table of orders finds orders by period: O5 (orders of a period): add a table with \
                partition [\"day(created_at)\", \"bucket(order_id)\"] and clustering [\"created_at desc\", \"order_id\"]",
             ],
         );
