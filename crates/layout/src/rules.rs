@@ -134,6 +134,11 @@ pub const RULES: &[Rule] = &[
         "partitions over 100 MB slow their nodes down in every compaction, repair and read",
     ),
     rule(
+        "stored-columns",
+        buckets::stored_columns,
+        "a MongoDB index is made of stored fields; months, days and buckets are computed",
+    ),
+    rule(
         "adaptive-buckets",
         mistakes::adaptive_buckets,
         "under a literal count partitions grow with traffic; a count in the map adapts while readers and writers go on",

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::engine::EngineKind;
 use crate::file::Layout;
 use crate::findings::Finding;
 use crate::path::{AccessPath, Operation};
-use crate::planner::plan_operation;
+use crate::planner::{advice_undivided, plan_operation};
 use crate::table::Role;
 
 /// One finding for each question without a table, with all operations that ask it.
@@ -35,12 +36,12 @@ pub(super) fn every_operation(layout: &Layout) -> Vec<Finding> {
                 missing.collection,
                 named.join(", ")
             );
+            let advice = match layout.engine(store).kind {
+                EngineKind::Mongo => advice_undivided(path),
+                EngineKind::Cassandra | EngineKind::Embedded | EngineKind::Memory => missing.advice,
+            };
             let at = collection.place(store).then("tables");
-            findings.push(
-                Finding::refused(message, missing.advice)
-                    .about(*first)
-                    .under(&at),
-            );
+            findings.push(Finding::refused(message, advice).about(*first).under(&at));
         }
     }
     findings
@@ -125,6 +126,19 @@ mod tests {
                 "error: no table of orders finds orders by period: O5 (orders of a period): add a table with \
                partition [\"day(created_at)\", \"bucket(order_id)\"] and clustering [\"created_at desc\", \"order_id\"]",
             ],
+        );
+    }
+
+    #[test]
+    fn on_mongo_the_table_to_add_is_an_index() {
+        let period = "partition = [\"day(created_at)\", \"bucket(order_id)\"]";
+        check_rule(
+            "every-operation-answered",
+            &[
+                ("kind = \"embedded\"", "kind = \"mongo\""),
+                (period, "partition = [\"status\"]"),
+            ],
+            &["add a table with partition [] and clustering [\"created_at desc\", \"order_id\"]"],
         );
     }
 

@@ -70,6 +70,20 @@ pub(super) fn partition_size(layout: &Layout) -> Vec<Finding> {
     })
 }
 
+pub(super) fn stored_columns(layout: &Layout) -> Vec<Finding> {
+    each_table(layout, |_, store, table| {
+        let computed = |column: &&KeyColumn| !matches!(column, KeyColumn::Field(_));
+        let column = table.partition.iter().find(computed)?;
+        (layout.engine(store).kind == EngineKind::Mongo).then(|| {
+            let finding = Finding::refused(
+                format!("{} has {column} in its key, on mongo", table.name),
+                "leave it out: an index is walked in its order, and each shard has a piece of it",
+            );
+            finding.at("partition")
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::check_rule;
@@ -85,6 +99,18 @@ mod tests {
             "bucket-counts",
             &[(", \"bucket(order_id)\"", "")],
             &["error: orders_by_period has initial_buckets"],
+        );
+    }
+
+    #[test]
+    fn an_index_has_no_computed_columns() {
+        check_rule(
+            "stored-columns",
+            &[("kind = \"embedded\"", "kind = \"mongo\"")],
+            &[
+                "orders_by_period has day(created_at) in its key, on mongo",
+                "orders_open has bucket(user_id)",
+            ],
         );
     }
 
