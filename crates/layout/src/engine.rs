@@ -16,6 +16,9 @@ pub const REPLICATION_FACTOR: u32 = 3;
 /// The datacentre that Cassandra's simple snitch reports.
 pub const DATACENTRE: &str = "datacenter1";
 
+/// Keyspace or database, when a layout does not say.
+pub const KEYSPACE: &str = "shop";
+
 /// What Cassandra uses when a table does not say: ten days.
 pub const GC_GRACE_SECONDS: u64 = 864_000;
 

@@ -10,8 +10,9 @@ mod settings;
 
 use std::collections::BTreeMap;
 
-use crate::engine::{EngineDeclaration, EngineKind};
+use crate::engine::{EngineDeclaration, EngineKind, KEYSPACE};
 use crate::file::Layout;
+use crate::table::{Repair, Table};
 
 pub use repair::{REPAIR_HOUR, crontab, repair_arguments, systemd};
 pub use settings::cassandra_yaml;
@@ -26,29 +27,24 @@ pub enum Part {
     Systemd,
 }
 
-/// What an engine adds to the layout's own tables.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EngineSchema {
-    pub statements: Vec<String>,
-    /// Tables of the engine's own, such as its journal, that are repaired too.
-    pub own_tables: Vec<String>,
-}
-
 impl Part {
     pub const ALL: [Part; 4] = [Part::Statements, Part::Settings, Part::Cron, Part::Systemd];
 }
 
 /// The given parts for every cluster of the layout, each under a heading that is a
-/// comment in its own language.
-pub fn schema(layout: &Layout, engines: &BTreeMap<String, EngineSchema>, parts: &[Part]) -> String {
-    let nothing = EngineSchema::default();
+/// comment in its own language. `statements` are the engines', by the layout's names.
+pub fn schema(
+    layout: &Layout,
+    statements: &BTreeMap<String, Vec<String>>,
+    parts: &[Part],
+) -> String {
     let mut sections = Vec::new();
     for (name, engine) in &layout.engines {
-        let made = engines.get(name).unwrap_or(&nothing);
-        let cluster = Cluster::new(layout, name, engine, &made.own_tables);
+        let made = statements.get(name).map(Vec::as_slice).unwrap_or_default();
+        let cluster = Cluster::new(layout, name, engine, made);
         for part in parts {
             let section = match (part, engine.kind) {
-                (Part::Statements, _) => statements(&cluster, &made.statements),
+                (Part::Statements, _) => script(&cluster, made),
                 (Part::Settings, EngineKind::Cassandra) => Some(cassandra_yaml(&cluster)),
                 (Part::Cron, EngineKind::Cassandra) => crontab(&cluster),
                 (Part::Systemd, EngineKind::Cassandra) => systemd(&cluster),
@@ -73,31 +69,47 @@ pub struct Cluster<'l> {
 }
 
 impl<'l> Cluster<'l> {
+    /// Tables of the engine's own, such as its journal, are known by the statements
+    /// that make them, and repaired with the rest.
     pub fn new(
         layout: &'l Layout,
         name: &'l str,
         engine: &'l EngineDeclaration,
-        own_tables: &'l [String],
+        statements: &'l [String],
     ) -> Cluster<'l> {
         let stores = layout.stores().filter(|(_, store)| store.engine == name);
-        let tables = stores.flat_map(|(_, store)| &store.tables);
-        let scheduled = tables.filter(|table| table.options.repair == crate::Repair::Scheduled);
-        let mut repaired: Vec<&str> = scheduled.map(|table| table.name.as_str()).collect();
-        repaired.extend(own_tables.iter().map(String::as_str));
-        Cluster {
+        let tables: Vec<&Table> = stores.flat_map(|(_, store)| &store.tables).collect();
+        let scheduled = |table: &&&Table| table.options.repair == Repair::Scheduled;
+        let repaired = tables.iter().filter(scheduled);
+        let mut cluster = Cluster {
             name,
             engine,
-            repaired,
-        }
+            repaired: repaired.map(|table| table.name.as_str()).collect(),
+        };
+        let keyspace = cluster.keyspace();
+        let made = statements
+            .iter()
+            .filter_map(|statement| made_table(statement, keyspace));
+        let own = made.filter(|made| tables.iter().all(|table| table.name != *made));
+        cluster.repaired.extend(own);
+        cluster
     }
 
     /// What names the layout's tables on the servers.
     pub fn keyspace(&self) -> &'l str {
-        self.engine.keyspace.as_deref().unwrap_or(self.name)
+        self.engine.keyspace.as_deref().unwrap_or(KEYSPACE)
     }
 }
 
-fn statements(cluster: &Cluster<'_>, statements: &[String]) -> Option<String> {
+/// The table that a statement makes in the keyspace, if it makes one.
+fn made_table<'s>(statement: &'s str, keyspace: &str) -> Option<&'s str> {
+    let rest = statement.strip_prefix("CREATE TABLE ")?;
+    let rest = rest.strip_prefix("IF NOT EXISTS ").unwrap_or(rest);
+    let name = rest.strip_prefix(keyspace)?.strip_prefix('.')?;
+    name.split([' ', '(']).next()
+}
+
+fn script(cluster: &Cluster<'_>, statements: &[String]) -> Option<String> {
     if statements.is_empty() {
         return None;
     }
@@ -122,14 +134,8 @@ mod tests {
     #[test]
     fn statements_come_from_the_engines_and_end_once() {
         let layout = Layout::parse(LAYOUT, "layout.toml").unwrap();
-        let made = EngineSchema {
-            statements: vec![
-                "CREATE KEYSPACE a".to_owned(),
-                "CREATE TABLE a.b (c int);".to_owned(),
-            ],
-            own_tables: Vec::new(),
-        };
-        let engines = BTreeMap::from([("orders".to_owned(), made)]);
+        let made = ["CREATE KEYSPACE a", "CREATE TABLE a.b (c int);"].map(str::to_owned);
+        let engines = BTreeMap::from([("orders".to_owned(), made.to_vec())]);
         assert_eq!(
             schema(&layout, &engines, &[Part::Statements]),
             "-- cluster orders: with cqlsh, once\nCREATE KEYSPACE a;\nCREATE TABLE a.b (c int);\n"

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use layout::Layout;
-use layout::schema::{EngineSchema, Part};
+use layout::schema::Part;
 
 use super::{read, refusal};
 
@@ -17,12 +17,14 @@ pub fn schema(file: &Path, parts: &[Part], out: &mut dyn Write) -> Result<()> {
         bail!("{refusal}");
     }
     let parts = if parts.is_empty() { &Part::ALL } else { parts };
-    let text = layout::schema::schema(&layout, &engine_schemas(&layout), parts);
+    let statements = engine_statements(&layout);
+    let text = layout::schema::schema(&layout, &statements, parts);
     write!(out, "{text}")?;
     Ok(())
 }
 
-/// Statements and tables of their own, by the engines that the binary is built with.
-fn engine_schemas(_layout: &Layout) -> BTreeMap<String, EngineSchema> {
+/// What the engines make of the layout, by its own names for them. The embedded
+/// engine, which is the one this program is built with, needs no statements.
+fn engine_statements(_layout: &Layout) -> BTreeMap<String, Vec<String>> {
     BTreeMap::new()
 }

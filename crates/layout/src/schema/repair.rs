@@ -99,12 +99,12 @@ mod tests {
     }
 
     fn of<T>(layout: &Layout, engine: &str, make: impl Fn(&Cluster<'_>) -> T) -> T {
-        let journal = ["journal".to_owned()];
+        let journal = format!("CREATE TABLE IF NOT EXISTS {engine}.journal (lane text)");
         make(&Cluster::new(
             layout,
             engine,
             &layout.engines[engine],
-            &journal,
+            std::slice::from_ref(&journal),
         ))
     }
 
