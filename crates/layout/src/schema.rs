@@ -8,6 +8,8 @@ mod repair;
 
 mod settings;
 
+mod table_options;
+
 use std::collections::BTreeMap;
 
 use crate::engine::{EngineDeclaration, EngineKind, KEYSPACE};
@@ -16,6 +18,7 @@ use crate::table::{Repair, Table};
 
 pub use repair::{REPAIR_HOUR, crontab, repair_arguments, systemd};
 pub use settings::cassandra_yaml;
+pub use table_options::cql_options;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {

@@ -58,9 +58,6 @@ pub struct TableOptions {
     pub ttl_seconds: Option<u64>,
     /// Sub-options of the compaction, by the server's names.
     pub compaction_options: BTreeMap<String, String>,
-    /// Share of this table's reads that the platform repeats at ALL in the
-    /// background; the engine's share when the table does not say.
-    pub sampled_repair_percent: Option<u8>,
     /// Whether the scheduled repair includes this table.
     pub repair: Repair,
     /// Rows that would share a partition if it were not divided; bucket counts

@@ -119,7 +119,6 @@ pub(super) fn table_facts(store: &Store, table: &Table) -> Facts {
     facts.add_some("buckets", (buckets > 1).then_some(buckets));
     facts.add_some("compaction", options.compaction.as_ref());
     facts.add_some("read_repair", options.read_repair.as_ref());
-    facts.add_some("sampled_repair_percent", options.sampled_repair_percent);
     facts.add_if(options.repair == Repair::None, "repair", "none");
     facts.add_some("gc_grace_seconds", options.gc_grace_seconds);
     facts.add_some("ttl_seconds", options.ttl_seconds);

@@ -237,12 +237,21 @@ pub(super) fn scalars(
 ) -> Result<BTreeMap<String, String>, Problem> {
     let mut texts = BTreeMap::new();
     for (name, value) in options {
+        // Names go into statements and settings as they are.
+        if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Err(problem(
+                &value,
+                format!("{name:?} is not the name of an option"),
+            ));
+        }
         let text = match value.get_ref() {
-            toml::Value::String(text) => text.clone(),
-            toml::Value::Array(_) | toml::Value::Table(_) => {
+            toml::Value::String(text) if !text.contains('\n') => text.clone(),
+            toml::Value::String(_) | toml::Value::Array(_) | toml::Value::Table(_) => {
                 return Err(problem(
                     &value,
-                    format!("{name} is one value: write a text, a number, true or false"),
+                    format!(
+                        "{name} is one value: write a text of one line, a number, true or false"
+                    ),
                 ));
             }
             scalar => scalar.to_string(),

@@ -212,7 +212,6 @@ fn table(name: String, collection: Collection, text: TableText) -> Result<Table,
         gc_grace_seconds: text.gc_grace_seconds,
         ttl_seconds: text.ttl_seconds,
         compaction_options: scalars(text.compaction_options)?,
-        sampled_repair_percent: text.sampled_repair_percent,
         repair: match text.repair {
             RepairText::Scheduled => Repair::Scheduled,
             RepairText::None => Repair::None,

@@ -131,7 +131,6 @@ pub(super) struct TableText {
     pub ttl_seconds: Option<u64>,
     #[serde(default)]
     pub compaction_options: BTreeMap<String, Spanned<toml::Value>>,
-    pub sampled_repair_percent: Option<u8>,
     #[serde(default)]
     pub repair: RepairText,
     pub expected_rows: Option<u64>,

@@ -91,8 +91,14 @@ fn settings_of_engine(name: &str, engine: &EngineDeclaration) -> Vec<Finding> {
             &for_servers,
         ));
     }
-    let percent = settings.sampled_repair_percent;
-    findings.extend(too_many(&format!("engine {name}"), percent).map(|found| found.under(&place)));
+    if settings
+        .sampled_repair_percent
+        .is_some_and(|percent| percent > 100)
+    {
+        let message = format!("engine {name} samples more than 100 percent");
+        let finding = Finding::refused(message, "write 0 to 100");
+        findings.push(finding.at("sampled_repair_percent").under(&place));
+    }
     if settings.commitlog_window_ms.is_some()
         && settings.commitlog_sync != Some(CommitlogSync::Group)
     {
@@ -121,10 +127,6 @@ fn options_of_tables(layout: &Layout) -> Vec<Finding> {
                     of_cassandra(!options.compaction_options.is_empty()),
                 ),
                 ("read_repair", of_cassandra(options.read_repair.is_some())),
-                (
-                    "sampled_repair_percent",
-                    of_cassandra(options.sampled_repair_percent.is_some()),
-                ),
                 ("repair", of_cassandra(options.repair == Repair::None)),
                 (
                     "gc_grace_seconds",
@@ -140,8 +142,6 @@ fn options_of_tables(layout: &Layout) -> Vec<Finding> {
             let place = collection.place(store).then("tables").then(&table.name);
             let name = format!("table {}", table.name);
             findings.extend(unsuited(&name, kind, &place, &given));
-            let percent = options.sampled_repair_percent;
-            findings.extend(too_many(&name, percent).map(|found| found.under(&place)));
         }
     }
     findings
@@ -161,12 +161,6 @@ fn unsuited(
             .under(place)
     };
     given.map(refused).collect()
-}
-
-fn too_many(name: &str, percent: Option<u8>) -> Option<Finding> {
-    percent.filter(|percent| *percent > 100)?;
-    let message = format!("{name} samples more than 100 percent");
-    Some(Finding::refused(message, "write 0 to 100").at("sampled_repair_percent"))
 }
 
 /// Left out is periodic too. Once for each collection, because some may lose more.

@@ -65,7 +65,7 @@ pub(super) fn read_repair_values(layout: &Layout) -> Vec<Finding> {
                 "{} has read_repair {written:?}, which Cassandra does not know",
                 table.name
             ),
-            "write \"BLOCKING\" or \"NONE\"; a share of reads is sampled_repair_percent",
+            "write \"BLOCKING\" or \"NONE\"; a share of reads is sampled_repair_percent of the engine",
         );
         Some(finding.at("read_repair"))
     })

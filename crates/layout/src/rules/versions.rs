@@ -28,7 +28,7 @@ const V4_1: ServerVersion = ServerVersion::new(4, 1);
 const V5_0: ServerVersion = ServerVersion::new(5, 0);
 const V6_0: ServerVersion = ServerVersion::new(6, 0);
 
-const SAMPLED: &str = "write read_repair = \"BLOCKING\" or \"NONE\", and sampled_repair_percent for a share of the reads";
+const SAMPLED: &str = "write read_repair = \"BLOCKING\" or \"NONE\", and sampled_repair_percent at the engine for a share of the reads";
 
 const TABLE_OPTIONS: [(&str, Known); 18] = [
     ("additional_write_policy", Always),
