@@ -211,7 +211,7 @@ pub(super) fn three_copies(layout: &Layout) -> Vec<Finding> {
     findings
 }
 
-/// L5: orders and stock are never kept where a restart forgets them.
+/// Orders and stock are never kept where a restart forgets them (W36).
 pub(super) fn durable_orders(layout: &Layout) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (collection, store) in layout.stores() {

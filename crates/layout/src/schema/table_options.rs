@@ -32,7 +32,9 @@ pub fn cql_options(table: &Table) -> Vec<String> {
 
 /// Numbers and truth values stand as they are.
 fn scalar(value: &str) -> String {
-    let plain = value.parse::<f64>().is_ok() || matches!(value, "true" | "false");
+    let number = value.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+    let number = number && value.parse::<f64>().is_ok();
+    let plain = number || matches!(value, "true" | "false");
     if plain { value.to_owned() } else { text(value) }
 }
 
