@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use layout::Load;
+use layout::schema::Part;
 
 /// Keeps an online shop's carts, orders, products and sessions, and moves them
 /// while shoppers keep buying.
@@ -38,6 +40,12 @@ One product a line; image, description, attributes and stock may be left out, st
   {\"product_id\":\"PHONE-1\",\"category\":\"smartphones\",\"name\":\"Kestrel One\",\"price\":\"14990\",\"stock\":{\"moscow\":50}}
 
 A product that exists is replaced, so that the same file may be imported again.";
+
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  caravan layout schema layouts/hybrid.toml
+  caravan layout schema layouts/hybrid.toml --part settings >> cassandra.yaml
+  caravan layout schema layouts/cassandra-orders.toml --part cron";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -119,14 +127,75 @@ pub enum LayoutCommand {
     Check {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
+        /// Print findings for programs
+        #[arg(long)]
+        json: bool,
     },
-    /// Show which table answers each operation of the shop, and at what cost
+    /// Show which table answers each operation of the shop, at what cost, and how large partitions get
     Explain {
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        #[command(flatten)]
+        load: LoadArguments,
+    },
+    /// Compare two layouts, and say what a move between them means
+    Diff {
+        #[arg(value_name = "FROM")]
+        from: PathBuf,
+        #[arg(value_name = "TO")]
+        to: PathBuf,
+    },
+    /// Print what the servers are set up with: statements, settings, repair
+    #[command(after_help = SCHEMA_EXAMPLES)]
+    Schema {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Only this part; may be given several times
+        #[arg(long, value_name = "PART")]
+        part: Vec<SchemaPart>,
     },
     /// List the built-in layout and the files of ./layouts
     List,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum SchemaPart {
+    /// CQL and MongoDB commands
+    Statements,
+    /// cassandra.yaml, per cluster
+    Settings,
+    /// Repair of every Cassandra node, by cron
+    Cron,
+    /// The same, by systemd timers
+    Systemd,
+}
+
+/// What partition sizes are estimated for.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct LoadArguments {
+    #[arg(long, value_name = "N", default_value_t = Load::default().orders_per_day)]
+    orders_per_day: u64,
+    #[arg(long, value_name = "N", default_value_t = Load::default().sessions_per_day)]
+    sessions_per_day: u64,
+    #[arg(long, value_name = "N", default_value_t = Load::default().users, value_parser = at_least_one())]
+    users: u64,
+    #[arg(long, value_name = "N", default_value_t = Load::default().products)]
+    products: u64,
+    #[arg(long, value_name = "N", default_value_t = Load::default().categories, value_parser = at_least_one())]
+    categories: u64,
+    /// How long orders are kept
+    #[arg(long, value_name = "DAYS", default_value_t = Load::default().keep_days, value_parser = at_least_one())]
+    keep_days: u64,
+    /// The largest user, or category, against the mean one
+    #[arg(long, value_name = "TIMES", default_value_t = Load::default().skew, value_parser = at_least_one())]
+    skew: u64,
+    /// The busiest day against the mean one
+    #[arg(long, value_name = "TIMES", default_value_t = Load::default().peak, value_parser = at_least_one())]
+    peak: u64,
+}
+
+fn at_least_one() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..)
 }
 
 #[derive(Debug, Subcommand)]
@@ -136,6 +205,32 @@ pub enum MapCommand {
         #[command(flatten)]
         directory: DirectoryArguments,
     },
+}
+
+impl SchemaPart {
+    pub fn part(self) -> Part {
+        match self {
+            SchemaPart::Statements => Part::Statements,
+            SchemaPart::Settings => Part::Settings,
+            SchemaPart::Cron => Part::Cron,
+            SchemaPart::Systemd => Part::Systemd,
+        }
+    }
+}
+
+impl LoadArguments {
+    pub fn load(self) -> Load {
+        Load {
+            orders_per_day: self.orders_per_day,
+            sessions_per_day: self.sessions_per_day,
+            users: self.users,
+            products: self.products,
+            categories: self.categories,
+            keep_days: self.keep_days,
+            skew: self.skew,
+            peak: self.peak,
+        }
+    }
 }
 
 impl DirectoryArguments {

@@ -1,4 +1,11 @@
-//! `caravan layout`: check, explain and list layouts without touching any data.
+//! `caravan layout`: check, explain, compare and list layouts, and print what their
+//! servers need, without touching any data.
+
+mod check;
+
+mod json;
+
+mod schema;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -6,9 +13,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use layout::checker::is_usable;
-use layout::{Finding, Layout, Severity};
+use layout::{Finding, Layout, Load, Severity};
 
 use crate::text::columns;
+
+pub use check::{Format, check};
+pub use schema::schema;
 
 /// The longest layout file. The longest that ships has less than a hundredth of it.
 const LAYOUT_BYTES_MAX: u64 = 1024 * 1024;
@@ -16,41 +26,19 @@ const LAYOUT_BYTES_MAX: u64 = 1024 * 1024;
 /// Where `list` looks for files.
 const LAYOUTS_FOLDER: &str = "layouts";
 
-/// Says of every file whether it can be used; fails if one of them cannot.
-pub fn check(files: &[PathBuf], out: &mut dyn Write) -> Result<()> {
-    let mut refusals = Vec::new();
-    for file in files {
-        match read(file) {
-            Ok(layout) => {
-                let findings = layout::check(&layout);
-                write!(out, "{}: ", file.display())?;
-                write!(out, "{}", layout::explain::findings_text(&findings))?;
-                refusals.extend(refusal(file, &findings));
-            }
-            Err(error) => {
-                writeln!(out, "{}: refused", file.display())?;
-                refusals.push(error.to_string());
-            }
-        }
-    }
-    match refusals.as_slice() {
-        [] => Ok(()),
-        [refusal] => bail!("{refusal}"),
-        [first, ..] => bail!(
-            "{} of {} layouts cannot be used, the first one because {first}",
-            refusals.len(),
-            files.len()
-        ),
-    }
-}
-
-pub fn explain(file: &Path, out: &mut dyn Write) -> Result<()> {
+pub fn explain(file: &Path, load: &Load, out: &mut dyn Write) -> Result<()> {
     let layout = read(file)?;
-    write!(out, "{}", layout::explain::explain(&layout))?;
+    write!(out, "{}", layout::explain::explain(&layout, load))?;
     match refusal(file, &layout::check(&layout)) {
         Some(refusal) => bail!("{refusal}"),
         None => Ok(()),
     }
+}
+
+/// Layouts that cannot be used are compared too: that may be why one asks.
+pub fn diff(from: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
+    write!(out, "{}", layout::diff::diff(&read(from)?, &read(to)?))?;
+    Ok(())
 }
 
 /// A file that cannot be used is listed as such: listing judges nobody.
@@ -89,6 +77,10 @@ fn row(origin: &str, layout: &Layout) -> [String; 4] {
 }
 
 fn read(file: &Path) -> Result<Layout> {
+    Ok(Layout::parse(&text_of(file)?, &file.display().to_string())?)
+}
+
+fn text_of(file: &Path) -> Result<String> {
     let shown = file.display();
     let unreadable = |reason: String| format!("the layout {shown} cannot be read ({reason})");
     let open = |file: &Path| -> std::io::Result<String> {
@@ -107,7 +99,7 @@ fn read(file: &Path) -> Result<Layout> {
         "{}: name a layout file of at most {LAYOUT_BYTES_MAX} bytes",
         unreadable("it is too long".to_owned())
     );
-    Ok(Layout::parse(&text, &shown.to_string())?)
+    Ok(text)
 }
 
 /// The first reason not to use the layout, on one line.

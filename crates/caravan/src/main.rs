@@ -37,8 +37,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use crate::arguments::{Arguments, Command, LayoutCommand, MapCommand};
+use crate::arguments::{Arguments, Command, LayoutCommand, MapCommand, SchemaPart};
 use crate::config::Config;
+use crate::layout_command::Format;
 
 /// What every failure ends with: bad input, a refused directory, a full disk.
 const EXIT_FAILED: u8 = 2;
@@ -76,12 +77,26 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
             write!(out, "{}", Config::load(&settings)?.text())?;
             Ok(())
         }
-        Command::Layout(LayoutCommand::Check { files }) => layout_command::check(&files, out),
-        Command::Layout(LayoutCommand::Explain { file }) => layout_command::explain(&file, out),
-        Command::Layout(LayoutCommand::List) => layout_command::list(out),
+        Command::Layout(command) => layout(command, out),
         Command::Map(MapCommand::Show { directory }) => {
             map_command::show(&Config::load(&directory.settings())?.data, out)
         }
+    }
+}
+
+fn layout(command: LayoutCommand, out: &mut dyn Write) -> anyhow::Result<()> {
+    match command {
+        LayoutCommand::Check { files, json } => {
+            let format = if json { Format::Json } else { Format::Text };
+            layout_command::check(&files, format, out)
+        }
+        LayoutCommand::Explain { file, load } => layout_command::explain(&file, &load.load(), out),
+        LayoutCommand::Diff { from, to } => layout_command::diff(&from, &to, out),
+        LayoutCommand::Schema { file, part } => {
+            let parts: Vec<_> = part.into_iter().map(SchemaPart::part).collect();
+            layout_command::schema(&file, &parts, out)
+        }
+        LayoutCommand::List => layout_command::list(out),
     }
 }
 

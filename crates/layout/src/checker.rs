@@ -12,6 +12,7 @@ pub fn check(layout: &Layout) -> Vec<Finding> {
             let found = (rule.check)(layout);
             found.into_iter().map(|finding| Finding {
                 rule: rule.name,
+                reason: rule.reason,
                 ..finding
             })
         })

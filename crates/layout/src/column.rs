@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::field::Field;
 use crate::key::Direction;
-use crate::table::KeyColumn;
+use crate::table::{KeyColumn, Table};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnError {
@@ -91,6 +91,25 @@ pub fn clustering_text(columns: &[(KeyColumn, Direction)]) -> String {
         })
         .collect();
     format!("[{}]", quoted.join(", "))
+}
+
+/// `((user_id, month(created_at)), created_at desc, order_id)`: partition, then
+/// clustering, and what narrows the rows.
+pub fn key_text(table: &Table) -> String {
+    let partition: Vec<String> = table.partition.iter().map(ToString::to_string).collect();
+    let clustering = table
+        .clustering
+        .iter()
+        .map(|(column, direction)| match direction {
+            Direction::Ascending => format!(", {column}"),
+            Direction::Descending => format!(", {column} desc"),
+        });
+    let clustering: String = clustering.collect();
+    let only = table.only.as_ref();
+    let only = only.map_or(String::new(), |(field, value)| {
+        format!(" where {field} is {value}")
+    });
+    format!("(({}){clustering}){only}", partition.join(", "))
 }
 
 fn known_fields() -> String {

@@ -44,6 +44,14 @@ pub struct Policy {
     pub label: Option<String>,
 }
 
+/// How many copies a write and a read reach, of how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopySum {
+    pub written: u32,
+    pub read: u32,
+    pub copies: u32,
+}
+
 /// The policies of one store of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consistency {
@@ -69,19 +77,26 @@ impl Policy {
     /// write: copies read + copies written > copies, counted among the copies
     /// that both may use. Levels of MongoDB do not count copies.
     pub fn overlaps(&self, replication: &Replication) -> bool {
+        match self.sum(replication) {
+            Some(sum) => sum.written + sum.read > sum.copies,
+            None => self.read != ReadLevel::Secondary,
+        }
+    }
+
+    /// The copies that a write and a read of this policy touch, where levels
+    /// count copies.
+    pub fn sum(&self, replication: &Replication) -> Option<CopySum> {
         let all: u32 = replication.values().sum();
         let least_local = replication.values().copied().min().unwrap_or(0);
-        let (Some(read), Some(write)) = (
-            self.read.copies(all, least_local),
-            self.write.copies(all, least_local),
-        ) else {
-            return self.read != ReadLevel::Secondary;
-        };
         // A local quorum of each side meets only within one datacentre, which is
         // where a client stays; any wider level is counted over all copies.
         let both_local =
             self.read == ReadLevel::LocalQuorum && self.write == WriteLevel::LocalQuorum;
-        read + write > if both_local { least_local } else { all }
+        Some(CopySum {
+            written: self.write.copies(all, least_local)?,
+            read: self.read.copies(all, least_local)?,
+            copies: if both_local { least_local } else { all },
+        })
     }
 }
 

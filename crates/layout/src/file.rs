@@ -21,6 +21,8 @@ use crate::consistency::Consistency;
 use crate::engine::EngineDeclaration;
 use crate::field::Field;
 use crate::id_encoding::IdEncoding;
+use crate::mistake::Mistake;
+use crate::place::{Place, position};
 use crate::shard_key::ShardKey;
 use crate::table::{BucketCounts, Role, Table};
 
@@ -33,6 +35,8 @@ pub struct Layout {
     pub engines: BTreeMap<String, EngineDeclaration>,
     /// Every collection is here: a file that lacks one is refused.
     pub collections: BTreeMap<Collection, CollectionLayout>,
+    /// What the file spells out that is never built; the checker refuses each.
+    pub mistakes: Vec<Mistake>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,11 +108,11 @@ pub struct ParseError {
 impl Layout {
     pub fn parse(text: &str, origin: &str) -> Result<Layout, ParseError> {
         let located = |span: Option<std::ops::Range<usize>>, reason: String| {
-            let (line, column) = position(text, span.map_or(0, |span| span.start));
+            let at = position(text, span.map_or(0, |span| span.start));
             ParseError {
                 origin: origin.to_owned(),
-                line,
-                column,
+                line: at.line,
+                column: at.column,
                 reason,
             }
         };
@@ -140,6 +144,16 @@ impl Layout {
 impl CollectionLayout {
     pub fn stores(&self) -> impl Iterator<Item = &Store> {
         std::iter::once(&self.live).chain(self.history.as_ref().map(|history| &history.store))
+    }
+
+    /// Where the keys of one of the collection's stores stand in its file.
+    pub fn place(&self, store: &Store) -> Place {
+        let place = Place::new(["collections", self.collection.name()]);
+        if std::ptr::eq(store, &self.live) {
+            place
+        } else {
+            place.then("history")
+        }
     }
 
     pub fn tables(&self) -> &[Table] {
@@ -199,16 +213,6 @@ impl IdEncodings {
     }
 }
 
-/// Line and column, counted from one, columns in characters.
-fn position(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (
-        before.matches('\n').count() + 1,
-        before[line_start..].chars().count() + 1,
-    )
-}
-
 /// The TOML reader's message on one line, in the words of a layout file.
 fn advised(message: &str) -> String {
     let line = message
@@ -249,14 +253,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn positions_count_characters_and_lines_from_one() {
-        assert_eq!(position("", 0), (1, 1));
-        assert_eq!(position("я = 1\nyz", 7), (2, 1));
-        assert_eq!(position("яя = 1", 4), (1, 3));
-        assert_eq!(position("a", 99), (1, 2));
-    }
-
     proptest! {
         #[test]
         fn a_damaged_file_is_refused_or_read_but_never_a_panic(
@@ -269,7 +265,7 @@ mod tests {
             let text: String = characters.into_iter().collect();
             if let Ok(layout) = Layout::parse(&text, "damaged.toml") {
                 let _ = crate::checker::check(&layout);
-                let _ = crate::explain::explain(&layout);
+                let _ = crate::explain::explain(&layout, &crate::Load::default());
             }
         }
 

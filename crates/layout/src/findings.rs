@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::path::Operation;
+use crate::place::Place;
 
 /// What a finding means for whoever wants to use the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,12 +22,16 @@ pub struct Finding {
     /// The operation that suffers, when it is a certain one.
     pub operation: Option<Operation>,
     pub message: String,
+    /// Why that is wrong: the rule's own reason.
+    pub reason: &'static str,
     /// What to change.
     pub fix: String,
+    /// Where in the file it stands.
+    pub place: Place,
 }
 
 impl Finding {
-    /// The rule's name is filled in by the checker, which knows which rule it ran.
+    /// Name and reason are filled in by the checker, which knows which rule it ran.
     pub(crate) fn new(
         severity: Severity,
         message: impl Into<String>,
@@ -37,7 +42,9 @@ impl Finding {
             rule: "",
             operation: None,
             message: message.into(),
+            reason: "",
             fix: fix.into(),
+            place: Place::default(),
         }
     }
 
@@ -53,12 +60,24 @@ impl Finding {
         self.operation = Some(operation);
         self
     }
+
+    /// Points at a key of what is looked at.
+    pub(crate) fn at(mut self, key: impl ToString) -> Finding {
+        self.place = self.place.then(key);
+        self
+    }
+
+    /// Counts the place from where `base` begins.
+    pub(crate) fn under(mut self, base: &Place) -> Finding {
+        self.place = self.place.under(base);
+        self
+    }
 }
 
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Severity::Refused => "refused",
+            Severity::Refused => "error",
             Severity::Warning => "warning",
         })
     }

@@ -30,33 +30,54 @@ pub mod consistency;
 
 pub mod engine;
 
+pub mod server_version;
+
+pub mod place;
+
+pub mod mistake;
+
 pub mod file;
+
+pub mod estimate;
 
 pub mod planner;
 
+pub mod repair_schedule;
+
 pub mod findings;
 
-mod rules;
+pub mod rules;
 
 pub mod checker;
 
+pub mod report;
+
 pub mod explain;
+
+pub mod diff;
+
+pub mod schema;
 
 pub use checker::check;
 pub use collection::{Collection, PartKind};
-pub use consistency::{Consistency, Policy, ReadLevel, WriteLevel};
+pub use consistency::{Consistency, CopySum, Policy, ReadLevel, WriteLevel};
 pub use engine::{CommitlogSync, EngineDeclaration, EngineKind, EngineSettings};
+pub use estimate::{Load, PartitionSize};
 pub use field::{Field, FieldKind};
 pub use file::{CollectionLayout, Cut, History, IdEncodings, Layout, ParseError, RangeCut, Store};
 pub use findings::{Finding, Severity};
 pub use id_encoding::{EncodedId, IdDoesNotFit, IdEncoding};
 pub use key::{Direction, KeyError};
+pub use mistake::{Mistake, MistakeKind};
 pub use path::{AccessPath, Operation, PathShape};
+pub use place::{Extent, Place, Position};
 pub use planner::{
     FanOut, Plan, ShardFanOut, Sort, Unanswerable, Walk, plan, plan_history, plan_operation,
 };
+pub use repair_schedule::RepairSchedule;
+pub use server_version::ServerVersion;
 pub use shard_key::{SLOT_COUNT, Scope, ShardKey, Slot, SlotRange};
-pub use table::{Body, BucketCounts, KeyColumn, Parts, Role, Table, TableOptions};
+pub use table::{Body, BucketCounts, KeyColumn, Parts, Repair, Role, Table, TableOptions};
 pub use value::{Fields, Value};
 
 /// The layout that is used when none is named: everything in the embedded engine.

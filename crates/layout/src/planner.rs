@@ -172,6 +172,20 @@ fn plan_in(
 
 /// What to add so that the path is answered, in the words of a layout file.
 pub fn advice(path: AccessPath) -> String {
+    advice_with(path, Divided::Yes)
+}
+
+/// The same for an engine whose tables are walked in their order, undivided.
+pub(crate) fn advice_undivided(path: AccessPath) -> String {
+    advice_with(path, Divided::No)
+}
+
+enum Divided {
+    Yes,
+    No,
+}
+
+fn advice_with(path: AccessPath, divided: Divided) -> String {
     let shape = path.shape();
     let id = shape.collection.id_field();
     let mut partition: Vec<KeyColumn> = shape
@@ -181,7 +195,7 @@ pub fn advice(path: AccessPath) -> String {
         .collect();
     let mut clustering = Vec::new();
     if let Some((field, direction)) = shape.sort {
-        if partition.is_empty() {
+        if partition.is_empty() && matches!(divided, Divided::Yes) {
             partition = vec![KeyColumn::Day(field), KeyColumn::Bucket(id)];
         }
         clustering.push((KeyColumn::Field(field), direction));

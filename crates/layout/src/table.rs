@@ -56,6 +56,15 @@ pub struct TableOptions {
     pub read_repair: Option<String>,
     pub gc_grace_seconds: Option<u64>,
     pub ttl_seconds: Option<u64>,
+    /// Sub-options of the compaction, by the server's names.
+    pub compaction_options: BTreeMap<String, String>,
+    /// Whether the scheduled repair includes this table.
+    pub repair: Repair,
+    /// Rows that would share a partition if it were not divided; bucket counts
+    /// are sized from it.
+    pub expected_rows: Option<u64>,
+    /// Further table options, by the server's names.
+    pub server_options: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +79,14 @@ pub enum Parts {
     #[default]
     Inside,
     Rows,
+}
+
+/// Rows that expire soon may be left to hints alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repair {
+    #[default]
+    Scheduled,
+    None,
 }
 
 /// Bucket counts of tables, taken from the map.

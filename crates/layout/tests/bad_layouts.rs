@@ -133,3 +133,18 @@ fn what_cannot_be_meant_is_refused_where_it_is_read() {
         "each range names its shard",
     );
 }
+
+#[test]
+fn options_of_servers_are_single_values_under_plain_names() {
+    fn check(line: &str, expected: &str) {
+        let text = include_str!("divided.toml").replace("initial_buckets = 8", line);
+        let error = Layout::parse(&text, "changed.toml").expect_err(line);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    check("options = { \"a; b\" = 1 }", "is not the name of an option");
+    check(
+        "options = { caching = { keys = \"ALL\" } }",
+        "caching is one value",
+    );
+    check("options = { comment = \"a\\nb\" }", "a text of one line");
+}

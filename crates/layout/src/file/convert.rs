@@ -7,14 +7,17 @@ use std::ops::Range;
 use model::Lifetime;
 use toml::Spanned;
 
-use super::cut::{ranges, slots};
-use super::store::store;
+use super::cut::{RangesText, ranges, slots};
+use super::store::{StoreText, store};
 use super::text::{CollectionText, CutText, EngineText, LayoutText};
 use super::{CollectionLayout, History, IdEncodings, Layout};
 use crate::collection::Collection;
 use crate::column::{ColumnError, parse_field};
 use crate::engine::{DATACENTRE, EngineDeclaration, EngineSettings, REPLICATION_FACTOR};
 use crate::field::{Field, FieldKind};
+use crate::mistake::{Mistake, MistakeKind};
+use crate::place::Place;
+use crate::server_version::ServerVersion;
 
 /// Seven days: guest carts and sessions, when a layout does not say.
 const LIFETIME_SECONDS: u32 = 7 * 86_400;
@@ -24,12 +27,25 @@ pub(super) struct Problem {
     pub reason: String,
 }
 
-pub(super) type Engines = BTreeMap<String, EngineDeclaration>;
+/// What the collections of a file are read with, and what is noted on the way.
+pub(super) struct Reading {
+    pub engines: BTreeMap<String, EngineDeclaration>,
+    pub mistakes: Vec<Mistake>,
+}
+
+impl Reading {
+    pub fn note(&mut self, place: Place, kind: MistakeKind) {
+        self.mistakes.push(Mistake { place, kind });
+    }
+}
 
 pub(super) fn layout(file: LayoutText) -> Result<Layout, Problem> {
-    let mut engines = Engines::new();
+    let mut reading = Reading {
+        engines: BTreeMap::new(),
+        mistakes: Vec::new(),
+    };
     for (name, text) in file.engines {
-        engines.insert(name, engine(text.into_inner())?);
+        reading.engines.insert(name, engine(text.into_inner())?);
     }
     let texts = file.collections;
     let mut collections = BTreeMap::new();
@@ -41,7 +57,7 @@ pub(super) fn layout(file: LayoutText) -> Result<Layout, Problem> {
     ] {
         collections.insert(
             collection,
-            collection_layout(collection, text.into_inner(), &engines)?,
+            collection_layout(collection, text.into_inner(), &mut reading)?,
         );
     }
     if file.name.get_ref().is_empty() {
@@ -54,8 +70,9 @@ pub(super) fn layout(file: LayoutText) -> Result<Layout, Problem> {
         name: file.name.into_inner(),
         source: file.source,
         description: file.description,
-        engines,
+        engines: reading.engines,
         collections,
+        mistakes: reading.mistakes,
     })
 }
 
@@ -73,6 +90,25 @@ fn engine(text: EngineText) -> Result<EngineDeclaration, Problem> {
         }
         None => BTreeMap::from([(DATACENTRE.to_owned(), REPLICATION_FACTOR)]),
     };
+    let server_version = match text.server_version {
+        None => ServerVersion::default_of(text.kind),
+        Some(version) => {
+            let parsed = version.get_ref().parse::<ServerVersion>();
+            Some(parsed.map_err(|error| problem(&version, error.to_string()))?)
+        }
+    };
+    if let Some(local) = &text.local_datacentre
+        && !replication.contains_key(local.get_ref())
+    {
+        let known: Vec<&str> = replication.keys().map(String::as_str).collect();
+        return Err(problem(
+            local,
+            format!(
+                "replication has no such datacentre: use one of {}",
+                known.join(", ")
+            ),
+        ));
+    }
     Ok(EngineDeclaration {
         kind: text.kind,
         addresses: text.addresses,
@@ -83,14 +119,19 @@ fn engine(text: EngineText) -> Result<EngineDeclaration, Problem> {
             commitlog_sync: text.commitlog_sync,
             repair_interval_seconds: text.repair_interval_seconds,
             sampled_repair_percent: text.sampled_repair_percent,
+            commitlog_window_ms: text.commitlog_window_ms,
+            server_settings: scalars(text.server_settings)?,
         },
+        shards: text.shards,
+        local_datacentre: text.local_datacentre.map(Spanned::into_inner),
+        server_version,
     })
 }
 
 fn collection_layout(
     collection: Collection,
     text: CollectionText,
-    engines: &Engines,
+    reading: &mut Reading,
 ) -> Result<CollectionLayout, Problem> {
     let mut encodings = BTreeMap::new();
     for (name, encoding) in text.ids {
@@ -115,6 +156,7 @@ fn collection_layout(
         ));
     }
     let lifetime = lifetime(collection, text.lifetime_seconds)?;
+    let place = Place::new(["collections", collection.name()]);
     let cut = match text.cut {
         CutText::Slots => slots(
             text.initial_shards,
@@ -122,23 +164,24 @@ fn collection_layout(
             text.zones,
             text.engine.get_ref(),
         )?,
-        CutText::Ranges => ranges(
-            &shard_key,
-            text.initial_shards,
-            text.ranges,
-            text.zones,
-            &text.engine,
-            &text.shard_key,
-        )?,
+        CutText::Ranges => {
+            let texts = RangesText {
+                initial_shards: text.initial_shards,
+                ranges: text.ranges,
+                zones: text.zones,
+                engine: text.engine.get_ref(),
+                shard_key: &text.shard_key,
+            };
+            ranges(&shard_key, texts, &place, reading)?
+        }
     };
-    let live = store(
-        collection,
-        text.engine,
-        text.tables,
-        text.consistency,
-        text.operations,
-        engines,
-    )?;
+    let live = StoreText {
+        engine: text.engine,
+        tables: text.tables,
+        consistency: text.consistency,
+        operations: text.operations,
+    };
+    let live = store(collection, live, &place, reading)?;
     let history = match text.history {
         None => None,
         Some(history) => {
@@ -149,15 +192,13 @@ fn collection_layout(
                 ));
             }
             let statuses = history.status.into_inner();
-            let (consistency, operations) = (history.consistency, history.operations);
-            let store = store(
-                collection,
-                history.engine,
-                history.tables,
-                consistency,
-                operations,
-                engines,
-            )?;
+            let text = StoreText {
+                engine: history.engine,
+                tables: history.tables,
+                consistency: history.consistency,
+                operations: history.operations,
+            };
+            let store = store(collection, text, &place.then("history"), reading)?;
             Some(History { statuses, store })
         }
     };
@@ -188,6 +229,36 @@ fn lifetime(
         )),
         None => Ok(None),
     }
+}
+
+/// Options that a server knows by its own names, as text.
+pub(super) fn scalars(
+    options: BTreeMap<String, Spanned<toml::Value>>,
+) -> Result<BTreeMap<String, String>, Problem> {
+    let mut texts = BTreeMap::new();
+    for (name, value) in options {
+        // Names go into statements and settings as they are.
+        if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Err(problem(
+                &value,
+                format!("{name:?} is not the name of an option"),
+            ));
+        }
+        let text = match value.get_ref() {
+            toml::Value::String(text) if !text.contains('\n') => text.clone(),
+            toml::Value::String(_) | toml::Value::Array(_) | toml::Value::Table(_) => {
+                return Err(problem(
+                    &value,
+                    format!(
+                        "{name} is one value: write a text of one line, a number, true or false"
+                    ),
+                ));
+            }
+            scalar => scalar.to_string(),
+        };
+        texts.insert(name, text);
+    }
+    Ok(texts)
 }
 
 pub(super) fn field_at(name: &Spanned<String>) -> Result<Field, Problem> {

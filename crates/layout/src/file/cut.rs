@@ -6,10 +6,13 @@ use std::ops::Range;
 use rust_decimal::Decimal;
 use toml::Spanned;
 
-use super::convert::{Problem, problem};
+use super::convert::{Problem, Reading, problem};
 use super::text::RangeText;
 use super::{Cut, RangeCut};
+use crate::column::parse_field;
 use crate::field::{Field, FieldKind};
+use crate::mistake::MistakeKind;
+use crate::place::Place;
 use crate::shard_key::ShardKey;
 use crate::value::Value;
 
@@ -48,40 +51,61 @@ pub(super) fn slots(
     })
 }
 
+/// What a collection says about its ranges.
+pub(super) struct RangesText<'t> {
+    pub initial_shards: Option<Spanned<Vec<String>>>,
+    pub ranges: Option<Spanned<Vec<Spanned<RangeText>>>>,
+    pub zones: Option<Spanned<BTreeMap<String, Vec<String>>>>,
+    pub engine: &'t str,
+    pub shard_key: &'t Spanned<Vec<Spanned<String>>>,
+}
+
 pub(super) fn ranges(
     shard_key: &[Field],
-    initial_shards: Option<Spanned<Vec<String>>>,
-    texts: Option<Spanned<Vec<Spanned<RangeText>>>>,
-    zones: Option<Spanned<BTreeMap<String, Vec<String>>>>,
-    engine: &Spanned<String>,
-    place: &Spanned<Vec<Spanned<String>>>,
+    texts: RangesText<'_>,
+    place: &Place,
+    reading: &mut Reading,
 ) -> Result<Cut, Problem> {
-    if let Some(shards) = initial_shards {
+    if let Some(shards) = texts.initial_shards {
         return Err(problem(
             &shards,
             "with cut = \"ranges\" each range names its shard: remove initial_shards",
         ));
     }
-    let Some(texts) = texts else {
+    let Some(written) = texts.ranges else {
         return Err(problem(
-            place,
+            texts.shard_key,
             "cut = \"ranges\" needs ranges: write ranges = [{}] to begin with one",
         ));
     };
-    if texts.get_ref().is_empty() {
+    if written.get_ref().is_empty() {
         return Err(problem(
-            &texts,
+            &written,
             "ranges is empty: write [{}] to begin with one range for all keys",
         ));
     }
     let mut ranges = Vec::new();
-    for text in texts.into_inner() {
-        let from = match &text.get_ref().from {
-            None => None,
-            Some(values) => Some(split_point(shard_key, values, text.span())?),
-        };
+    for (at, text) in written.into_inner().into_iter().enumerate() {
+        let span = text.span();
         let text = text.into_inner();
-        let shard = text.shard.unwrap_or_else(|| engine.get_ref().clone());
+        let from = match text.from {
+            None => None,
+            Some(toml::Value::Array(values)) => Some(split_point(shard_key, &values, span)?),
+            Some(toml::Value::Table(values)) => {
+                let (fields, values) = by_field(shard_key, values, &span)?;
+                if !shard_key.starts_with(&fields) {
+                    let place = place.clone().then("ranges").then(at).then("from");
+                    let named = fields.clone();
+                    reading.note(place, MistakeKind::RangeBesideShardKey { named });
+                }
+                Some(split_point(&fields, &values, span)?)
+            }
+            Some(_) => {
+                let reason = "from is a list of values: write [\"m\"]".to_owned();
+                return Err(Problem { span, reason });
+            }
+        };
+        let shard = text.shard.unwrap_or_else(|| texts.engine.to_owned());
         ranges.push(RangeCut {
             from,
             shard,
@@ -90,14 +114,32 @@ pub(super) fn ranges(
     }
     Ok(Cut::Ranges {
         ranges,
-        zones: zones.map(Spanned::into_inner).unwrap_or_default(),
+        zones: texts.zones.map(Spanned::into_inner).unwrap_or_default(),
     })
+}
+
+/// Values by field, those of the shard key first and in its order.
+fn by_field(
+    shard_key: &[Field],
+    values: toml::Table,
+    span: &Range<usize>,
+) -> Result<(Vec<Field>, Vec<toml::Value>), Problem> {
+    let mut named = Vec::new();
+    for (name, value) in values {
+        let field = parse_field(&name).map_err(|error| Problem {
+            span: span.clone(),
+            reason: error.to_string(),
+        })?;
+        named.push((field, value));
+    }
+    named.sort_by_key(|(field, _)| shard_key.iter().position(|key| key == field));
+    Ok(named.into_iter().unzip())
 }
 
 /// The first values of a shard key; the rest may be left out.
 fn split_point(
     shard_key: &[Field],
-    values: &[Spanned<toml::Value>],
+    values: &[toml::Value],
     span: Range<usize>,
 ) -> Result<ShardKey, Problem> {
     if values.is_empty() || values.len() > shard_key.len() {
@@ -110,7 +152,7 @@ fn split_point(
     }
     let mut point = Vec::new();
     for (field, value) in shard_key.iter().zip(values) {
-        let typed = match (field.kind(), value.get_ref()) {
+        let typed = match (field.kind(), value) {
             (FieldKind::Id | FieldKind::Text, toml::Value::String(text)) => Some(Value::text(text)),
             (FieldKind::Int, toml::Value::Integer(int)) => Some(Value::Int(*int)),
             (FieldKind::Decimal, toml::Value::String(text)) => {
@@ -118,8 +160,9 @@ fn split_point(
             }
             _ => None,
         };
-        point.push(typed.ok_or_else(|| {
-            problem(value, format!("this is no split point of {field}: write a text for ids, texts and decimals, a whole number for counts"))
+        point.push(typed.ok_or_else(|| Problem {
+            span: span.clone(),
+            reason: format!("this is no split point of {field}: write a text for ids, texts and decimals, a whole number for counts"),
         })?);
     }
     ShardKey::of(&point).map_err(|error| Problem {

@@ -5,58 +5,122 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 
 use super::Store;
-use super::convert::{Engines, Problem, at, problem};
-use super::text::{BodyText, PartsText, PolicyText, RoleText, TableText};
+use super::convert::{Problem, Reading, at, problem, scalars};
+use super::text::{BodyText, PartsText, PolicyText, RepairText, RoleText, TableText};
 use crate::collection::Collection;
 use crate::column::{parse_clustering, parse_field};
 use crate::consistency::{Consistency, Policy, ReadLevel, WriteLevel};
 use crate::engine::EngineKind;
+use crate::estimate;
+use crate::mistake::MistakeKind;
 use crate::path::Operation;
-use crate::table::{BUCKETS_MAX, Body, BucketCounts, KeyColumn, Parts, Role, Table, TableOptions};
+use crate::place::Place;
+use crate::table::{
+    BUCKETS_MAX, Body, BucketCounts, KeyColumn, Parts, Repair, Role, Table, TableOptions,
+};
 
-type TableTexts = BTreeMap<String, Spanned<TableText>>;
 type OperationTexts = BTreeMap<Spanned<String>, PolicyText>;
+
+/// What a file says about one store of a collection.
+pub(super) struct StoreText {
+    pub engine: Spanned<String>,
+    pub tables: BTreeMap<String, Spanned<TableText>>,
+    pub consistency: Option<PolicyText>,
+    pub operations: OperationTexts,
+}
 
 pub(super) fn store(
     collection: Collection,
-    engine: Spanned<String>,
-    texts: TableTexts,
-    consistency: Option<PolicyText>,
-    operations: OperationTexts,
-    engines: &Engines,
+    text: StoreText,
+    place: &Place,
+    reading: &mut Reading,
 ) -> Result<Store, Problem> {
-    let Some(declaration) = engines.get(engine.get_ref()) else {
-        let name = engine.get_ref();
-        let declared: Vec<&str> = engines.keys().map(String::as_str).collect();
+    let name = text.engine.get_ref();
+    let Some(declaration) = reading.engines.get(name) else {
+        let declared: Vec<&str> = reading.engines.keys().map(String::as_str).collect();
         let reason = format!(
             "there is no engine {name:?}: declare [engines.{name}] or use one of {}",
             declared.join(", ")
         );
-        return Err(problem(&engine, reason));
+        return Err(problem(&text.engine, reason));
     };
-    let consistency = policies(declaration.kind, consistency, operations)?;
-    let mut texts: Vec<_> = texts.into_iter().collect();
+    let kind = declaration.kind;
+    note_policies(&text, place, reading);
+    let consistency = policies(kind, text.consistency, text.operations)?;
+    let mut texts: Vec<_> = text.tables.into_iter().collect();
     texts.sort_by_key(|(_, text)| text.span().start);
     let (mut tables, mut buckets) = (Vec::new(), BTreeMap::new());
     for (name, text) in texts {
-        if let Some(count) = &text.get_ref().initial_buckets {
-            if !(1..=BUCKETS_MAX).contains(count.get_ref()) {
-                return Err(problem(
-                    count,
-                    format!("initial_buckets is 1 to {BUCKETS_MAX}"),
-                ));
-            }
-            buckets.insert(name.clone(), *count.get_ref());
-        }
-        tables.push(table(name, collection, text.into_inner())?);
+        let place = place.clone().then("tables").then(&name);
+        note_table(&name, text.get_ref(), &place, reading);
+        let initial = initial_buckets(text.get_ref())?;
+        let table = table(name, collection, text.into_inner())?;
+        let count = initial.or_else(|| estimate::buckets_for(&table));
+        buckets.extend(count.map(|count| (table.name.clone(), count)));
+        tables.push(table);
     }
-    let initial_buckets = BucketCounts::new(buckets);
     Ok(Store {
-        engine: engine.into_inner(),
+        engine: text.engine.into_inner(),
         tables,
-        initial_buckets,
+        initial_buckets: BucketCounts::new(buckets),
         consistency,
     })
+}
+
+fn initial_buckets(text: &TableText) -> Result<Option<u32>, Problem> {
+    let Some(count) = &text.initial_buckets else {
+        return Ok(text.fixed_buckets);
+    };
+    if (1..=BUCKETS_MAX).contains(count.get_ref()) {
+        return Ok(Some(*count.get_ref()));
+    }
+    Err(problem(
+        count,
+        format!("initial_buckets is 1 to {BUCKETS_MAX}"),
+    ))
+}
+
+fn note_policies(text: &StoreText, place: &Place, reading: &mut Reading) {
+    let default = text
+        .consistency
+        .iter()
+        .map(|policy| (place.clone().then("consistency"), policy));
+    let own = text.operations.iter().map(|(operation, policy)| {
+        let place = place.clone().then("operations");
+        (place.then(operation.get_ref()), policy)
+    });
+    for (place, policy) in default.chain(own) {
+        if let Some(seconds) = policy.max_staleness_seconds {
+            let place = place.then("max_staleness_seconds");
+            reading.note(place, MistakeKind::MaxStaleness { seconds });
+        }
+    }
+}
+
+fn note_table(name: &str, text: &TableText, place: &Place, reading: &mut Reading) {
+    let mut note = |key: &str, kind| reading.note(place.clone().then(key), kind);
+    let table = || name.to_owned();
+    if matches!(text.parts, PartsText::List) {
+        note("parts", MistakeKind::AppendedList { table: table() });
+    }
+    if let Some(seconds) = text.hint_window_seconds {
+        let table = table();
+        note(
+            "hint_window_seconds",
+            MistakeKind::HintWindowOfTable { table, seconds },
+        );
+    }
+    if let Some(of) = text.materialized_view_of.clone() {
+        let table = table();
+        note(
+            "materialized_view_of",
+            MistakeKind::MaterializedView { table, of },
+        );
+    }
+    if let Some(count) = text.fixed_buckets {
+        let table = table();
+        note("fixed_buckets", MistakeKind::FixedBuckets { table, count });
+    }
 }
 
 fn policies(
@@ -95,7 +159,10 @@ fn inherited(text: PolicyText, from: &Policy) -> Policy {
     Policy {
         read: text.read.unwrap_or(from.read),
         write: text.write.unwrap_or(from.write),
-        may_lag_seconds: text.may_lag_seconds.unwrap_or(from.may_lag_seconds),
+        may_lag_seconds: text
+            .may_lag_seconds
+            .or(text.max_staleness_seconds)
+            .unwrap_or(from.may_lag_seconds),
         unless_status: text
             .unless_status
             .unwrap_or_else(|| from.unless_status.clone()),
@@ -137,13 +204,20 @@ fn table(name: String, collection: Collection, text: TableText) -> Result<Table,
             BodyText::Pointer => Body::Pointer,
         },
         parts: match text.parts {
-            PartsText::Inside => Parts::Inside,
+            PartsText::Inside | PartsText::List => Parts::Inside,
             PartsText::Rows => Parts::Rows,
         },
         compaction: text.compaction,
         read_repair: text.read_repair,
         gc_grace_seconds: text.gc_grace_seconds,
         ttl_seconds: text.ttl_seconds,
+        compaction_options: scalars(text.compaction_options)?,
+        repair: match text.repair {
+            RepairText::Scheduled => Repair::Scheduled,
+            RepairText::None => Repair::None,
+        },
+        expected_rows: text.expected_rows,
+        server_options: scalars(text.options)?,
     };
     Ok(Table {
         name,

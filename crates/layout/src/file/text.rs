@@ -34,6 +34,13 @@ pub(super) struct EngineText {
     pub commitlog_sync: Option<CommitlogSync>,
     pub repair_interval_seconds: Option<u64>,
     pub sampled_repair_percent: Option<u8>,
+    pub commitlog_window_ms: Option<u64>,
+    #[serde(default)]
+    pub server_settings: BTreeMap<String, Spanned<toml::Value>>,
+    #[serde(default)]
+    pub shards: BTreeMap<String, Vec<String>>,
+    pub local_datacentre: Option<Spanned<String>>,
+    pub server_version: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -85,7 +92,8 @@ pub(super) enum CutText {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RangeText {
-    pub from: Option<Vec<Spanned<toml::Value>>>,
+    /// Values of the shard key in its order, or values by field.
+    pub from: Option<toml::Value>,
     pub shard: Option<String>,
     pub zone: Option<String>,
 }
@@ -99,6 +107,8 @@ pub(super) struct PolicyText {
     pub may_lag_seconds: Option<u64>,
     pub unless_status: Option<Vec<String>>,
     pub label: Option<String>,
+    /// A mistake, see [`crate::mistake`].
+    pub max_staleness_seconds: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -119,6 +129,17 @@ pub(super) struct TableText {
     pub read_repair: Option<String>,
     pub gc_grace_seconds: Option<u64>,
     pub ttl_seconds: Option<u64>,
+    #[serde(default)]
+    pub compaction_options: BTreeMap<String, Spanned<toml::Value>>,
+    #[serde(default)]
+    pub repair: RepairText,
+    pub expected_rows: Option<u64>,
+    #[serde(default)]
+    pub options: BTreeMap<String, Spanned<toml::Value>>,
+    // Mistakes, see `crate::mistake`.
+    pub hint_window_seconds: Option<u64>,
+    pub materialized_view_of: Option<String>,
+    pub fixed_buckets: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -127,6 +148,14 @@ pub(super) enum RoleText {
     Authority,
     #[default]
     Derived,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RepairText {
+    #[default]
+    Scheduled,
+    None,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -143,4 +172,6 @@ pub(super) enum PartsText {
     #[default]
     Inside,
     Rows,
+    /// A mistake, see [`crate::mistake`].
+    List,
 }

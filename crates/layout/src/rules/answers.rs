@@ -2,34 +2,46 @@
 
 use std::collections::BTreeMap;
 
+use crate::engine::EngineKind;
 use crate::file::Layout;
 use crate::findings::Finding;
 use crate::path::{AccessPath, Operation};
-use crate::planner::plan_operation;
+use crate::planner::{advice_undivided, plan_operation};
 use crate::table::Role;
 
+/// One finding for each question without a table, with all operations that ask it.
 pub(super) fn every_operation(layout: &Layout) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for operation in Operation::ALL {
-        for path in operation.paths() {
-            let collection = layout.collection(path.shape().collection);
-            for store in collection.stores() {
-                let is_history = !std::ptr::eq(store, &collection.live);
-                // An order with steps still to be done does not go to the history.
-                if is_history && *path == AccessPath::OrdersOpen {
-                    continue;
-                }
-                if let Err(missing) =
-                    plan_operation(collection, store, operation, *path, &store.initial_buckets)
-                {
-                    let place = if is_history { "the history of " } else { "" };
-                    let message = format!(
-                        "{operation} has no table in {place}collection {}",
-                        missing.collection
-                    );
-                    findings.push(Finding::refused(message, missing.advice).about(operation));
-                }
+    for path in AccessPath::ALL {
+        let asks = |operation: &Operation| operation.paths().contains(&path);
+        let operations: Vec<Operation> = Operation::ALL.into_iter().filter(asks).collect();
+        let Some(first) = operations.first() else {
+            continue;
+        };
+        let collection = layout.collection(path.shape().collection);
+        for store in collection.stores() {
+            let is_history = !std::ptr::eq(store, &collection.live);
+            // An order with steps still to be done does not go to the history.
+            if is_history && path == AccessPath::OrdersOpen {
+                continue;
             }
+            let buckets = &store.initial_buckets;
+            let Err(missing) = plan_operation(collection, store, *first, path, buckets) else {
+                continue;
+            };
+            let place = if is_history { "the history of " } else { "" };
+            let named: Vec<String> = operations.iter().map(ToString::to_string).collect();
+            let message = format!(
+                "no table of {place}{} finds {path}: {}",
+                missing.collection,
+                named.join(", ")
+            );
+            let advice = match layout.engine(store).kind {
+                EngineKind::Mongo => advice_undivided(path),
+                EngineKind::Cassandra | EngineKind::Embedded | EngineKind::Memory => missing.advice,
+            };
+            let at = collection.place(store).then("tables");
+            findings.push(Finding::refused(message, advice).about(*first).under(&at));
         }
     }
     findings
@@ -43,18 +55,19 @@ pub(super) fn one_authority(layout: &Layout) -> Vec<Finding> {
             tables.map(|table| table.name.as_str()).collect()
         };
         let (authorities, id) = (named(Role::Authority), collection.collection.id_field());
+        let place = collection.place(store).then("tables");
         let collection = collection.collection;
-        match authorities.as_slice() {
-            [_] => {}
-            [] => findings.push(Finding::refused(
+        findings.extend(match authorities.as_slice() {
+            [_] => None,
+            [] => Some(Finding::refused(
                 format!("collection {collection} has no authority on engine {}", store.engine),
                 format!("give one table with {id} in its key role = \"authority\""),
-            )),
-            several => findings.push(Finding::refused(
-                format!("collection {collection} has {} authorities: {}", several.len(), several.join(", ")),
+            ).under(&place)),
+            [.., last] => Some(Finding::refused(
+                format!("collection {collection} has {} authorities: {}", authorities.len(), authorities.join(", ")),
                 "keep role = \"authority\" on the table that decides, and remove it from the others",
-            )),
-        }
+            ).under(&place.then(last).then("role"))),
+        });
     }
     findings
 }
@@ -64,6 +77,7 @@ pub(super) fn table_names(layout: &Layout) -> Vec<Finding> {
     let (mut findings, mut owners) = (Vec::new(), BTreeMap::new());
     for (collection, store) in layout.stores() {
         for table in &store.tables {
+            let at = collection.place(store).then("tables").then(&table.name);
             let usable = table.name.len() <= 48
                 && table
                     .name
@@ -73,20 +87,26 @@ pub(super) fn table_names(layout: &Layout) -> Vec<Finding> {
                     .chars()
                     .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
             if !usable {
-                findings.push(Finding::refused(
-                    format!("table name {:?} is not usable on every engine", table.name),
-                    "use at most 48 of a-z, 0-9 and _, a letter first",
-                ));
+                findings.push(
+                    Finding::refused(
+                        format!("table name {:?} is not usable on every engine", table.name),
+                        "use at most 48 of a-z, 0-9 and _, a letter first",
+                    )
+                    .under(&at),
+                );
             }
             let place = (store.engine.as_str(), table.name.as_str());
             if let Some(other) = owners.insert(place, collection.collection) {
-                findings.push(Finding::refused(
-                    format!(
-                        "table {} stands twice on engine {}, in {other} and {}",
-                        table.name, store.engine, collection.collection
-                    ),
-                    "give one of them another name",
-                ));
+                findings.push(
+                    Finding::refused(
+                        format!(
+                            "table {} stands twice on engine {}, in {other} and {}",
+                            table.name, store.engine, collection.collection
+                        ),
+                        "give one of them another name",
+                    )
+                    .under(&at),
+                );
             }
         }
     }
@@ -103,9 +123,22 @@ mod tests {
             "every-operation-answered",
             &[("\"day(created_at)\", \"bucket(order_id)\"", "\"status\"")],
             &[
-                "refused: O5 (orders of a period) has no table in collection orders: add a table with \
+                "error: no table of orders finds orders by period: O5 (orders of a period): add a table with \
                partition [\"day(created_at)\", \"bucket(order_id)\"] and clustering [\"created_at desc\", \"order_id\"]",
             ],
+        );
+    }
+
+    #[test]
+    fn on_mongo_the_table_to_add_is_an_index() {
+        let period = "partition = [\"day(created_at)\", \"bucket(order_id)\"]";
+        check_rule(
+            "every-operation-answered",
+            &[
+                ("kind = \"embedded\"", "kind = \"mongo\""),
+                (period, "partition = [\"status\"]"),
+            ],
+            &["add a table with partition [] and clustering [\"created_at desc\", \"order_id\"]"],
         );
     }
 

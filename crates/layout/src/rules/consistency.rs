@@ -2,16 +2,14 @@
 
 use crate::collection::Collection;
 use crate::consistency::{Policy, ReadLevel, WriteLevel};
-use crate::engine::EngineKind;
+use crate::engine::{EngineDeclaration, EngineKind};
 use crate::file::Layout;
-use crate::findings::{Finding, Severity};
+use crate::findings::Finding;
 use crate::path::Operation;
 
-/// The least that MongoDB takes for `maxStalenessSeconds`.
-const MONGO_STALENESS_SECONDS_MIN: u64 = 90;
-
 pub(super) fn levels_of_the_engine(layout: &Layout) -> Vec<Finding> {
-    each_policy(layout, |collection, kind, operation, policy, _| {
+    each_policy(layout, |collection, engine, operation, policy| {
+        let kind = engine.kind;
         let (read, write) = match kind {
             EngineKind::Cassandra => (
                 !matches!(policy.read, ReadLevel::Primary | ReadLevel::Secondary),
@@ -50,7 +48,7 @@ pub(super) fn levels_of_the_engine(layout: &Layout) -> Vec<Finding> {
 }
 
 pub(super) fn operations_of_the_collection(layout: &Layout) -> Vec<Finding> {
-    each_policy(layout, |collection, _, operation, _, _| {
+    each_policy(layout, |collection, _, operation, _| {
         let operation = operation.filter(|operation| !operation.uses(collection))?;
         let finding = Finding::refused(
             format!("{operation} does not use {collection}, so its policy there has no effect"),
@@ -63,96 +61,63 @@ pub(super) fn operations_of_the_collection(layout: &Layout) -> Vec<Finding> {
     })
 }
 
-/// Reads that may miss the last acknowledged write are eventual, whatever they
-/// are called; orders may not be (W36).
+/// Reads that may miss the last acknowledged write are eventual. Orders may not
+/// be (W36); carts and sessions may, if the file says so and what is lost.
 pub(super) fn copies_meet(layout: &Layout) -> Vec<Finding> {
-    each_policy(layout, |collection, kind, operation, policy, overlaps| {
-        if kind != EngineKind::Cassandra || overlaps {
+    each_policy(layout, |collection, engine, operation, policy| {
+        let sum = policy.sum(&engine.replication)?;
+        if engine.kind != EngineKind::Cassandra || policy.overlaps(&engine.replication) {
             return None;
         }
-        let severity = match collection {
-            Collection::Orders | Collection::Products => Severity::Refused,
-            Collection::Carts | Collection::Sessions => Severity::Warning,
-        };
-        let place = place(collection, operation);
-        Some(Finding::new(
-            severity,
-            format!(
-                "{place} is eventual: write {} and read {} need not meet in any copy",
-                policy.write, policy.read
-            ),
-            "write and read with quorum where the last write must be seen",
-        ))
-    })
-}
-
-pub(super) fn staleness(layout: &Layout) -> Vec<Finding> {
-    each_policy(layout, |collection, kind, operation, policy, _| {
-        if kind != EngineKind::Mongo || policy.read != ReadLevel::Secondary {
-            return None;
-        }
-        let place = place(collection, operation);
-        match policy.may_lag_seconds {
-            0 => Some(Finding::refused(
-                format!("{place} reads from a secondary and may not lag"),
-                "read from the primary, or set may_lag_seconds",
-            )),
-            lag if lag < MONGO_STALENESS_SECONDS_MIN => Some(Finding::warning(
-                format!(
-                    "{place} may lag {lag} s, and MongoDB itself bounds nothing below {MONGO_STALENESS_SECONDS_MIN} s"
-                ),
-                "nothing to do: such reads wait for a sampled cluster time and fall back to the primary",
-            )),
-            _ => None,
-        }
-    })
-}
-
-/// One answer has nothing to be compared with.
-pub(super) fn read_repair(layout: &Layout) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (_, store) in layout.stores() {
-        for table in &store.tables {
-            match table.options.read_repair.as_deref() {
-                Some("BLOCKING") if store.consistency.default.read == ReadLevel::One => {
-                    findings.push(Finding::warning(
-                        format!("{} is read with one, so read repair compares nothing", table.name),
-                        "write read_repair = \"NONE\": hints alone mend it",
-                    ));
-                }
-                None | Some("BLOCKING" | "NONE") => {}
-                Some(other) => findings.push(Finding::refused(
-                    format!("{} has read_repair {other:?}, which Cassandra does not know", table.name),
-                    "write \"BLOCKING\" or \"NONE\"; a share of reads is sampled_repair_percent of the engine",
-                )),
+        let label = policy.label.as_deref().unwrap_or_default();
+        let labelled = label.starts_with("eventual");
+        let message = format!(
+            "reading {} is eventual: write {} and read {} need not meet, {} + {} is not more than {}",
+            place(collection, operation),
+            policy.write,
+            policy.read,
+            sum.written,
+            sum.read,
+            sum.copies
+        );
+        Some(match collection {
+            Collection::Orders | Collection::Products => {
+                Finding::refused(message, "write and read with quorum")
             }
-        }
-    }
-    findings
+            Collection::Carts | Collection::Sessions if !labelled => Finding::refused(
+                message,
+                "write and read with quorum, or say what may be lost: label = \"eventual: …\"",
+            ),
+            Collection::Carts | Collection::Sessions => Finding::warning(
+                message,
+                "nothing, if that is meant: a client's own changes are kept by its token",
+            ),
+        })
+    })
 }
 
-fn each_policy(
+/// Every policy with its engine; a finding's place is counted from the policy's.
+pub(super) fn each_policy(
     layout: &Layout,
-    check: impl Fn(Collection, EngineKind, Option<Operation>, &Policy, bool) -> Option<Finding>,
+    check: impl Fn(Collection, &EngineDeclaration, Option<Operation>, &Policy) -> Option<Finding>,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (collection, store) in layout.stores() {
         let engine = layout.engine(store);
         for (operation, policy) in store.consistency.policies() {
-            let overlaps = policy.overlaps(&engine.replication);
-            findings.extend(check(
-                collection.collection,
-                engine.kind,
-                operation,
-                policy,
-                overlaps,
-            ));
+            let place = collection.place(store);
+            let place = match operation {
+                None => place.then("consistency"),
+                Some(operation) => place.then("operations").then(format!("{operation:?}")),
+            };
+            let found = check(collection.collection, engine, operation, policy);
+            findings.extend(found.map(|finding| finding.under(&place)));
         }
     }
     findings
 }
 
-fn place(collection: Collection, operation: Option<Operation>) -> String {
+pub(super) fn place(collection: Collection, operation: Option<Operation>) -> String {
     match operation {
         None => collection.to_string(),
         Some(operation) => format!("{operation} of {collection}"),
@@ -201,48 +166,29 @@ mod tests {
         check_rule(
             "copies-meet",
             &[(from, &to), (ORDERS, &policy)],
-            &["refused: orders is eventual"],
+            &["error: reading orders is eventual"],
         );
     }
 
     #[test]
-    fn mongo_has_a_floor_for_staleness() {
-        let (from, to) = kind("mongo");
-        let lag = |seconds: u32| {
-            with(&format!(
-                "[collections.orders.operations.O2]\nread = \"secondary\"\nmay_lag_seconds = {seconds}"
-            ))
-        };
-        check_rule(
-            "staleness",
-            &[(from, &to), (ORDERS, &lag(0))],
-            &["refused: O2 (history of one user) of orders reads from a secondary"],
-        );
-        check_rule(
-            "staleness",
-            &[(from, &to), (ORDERS, &lag(10))],
-            &["warning: O2 (history of one user) of orders may lag 10 s"],
-        );
-        check_rule("staleness", &[(from, &to), (ORDERS, &lag(90))], &[]);
-    }
-
-    #[test]
-    fn read_repair_is_blocking_or_none_and_useless_at_one() {
+    fn carts_may_be_eventual_if_the_file_says_so() {
         let (from, to) = kind("cassandra");
-        let table = |repair: &str| {
-            format!(
-                "[collections.orders.consistency]\nread = \"one\"\n{ORDERS}\nread_repair = \"{repair}\""
-            )
+        let carts = "[collections.carts.tables.carts_by_id]";
+        let labelled = |label: &str| {
+            format!("[collections.carts.consistency]\nwrite = \"one\"\n{label}\n{carts}")
         };
-        check_rule(
-            "read-repair",
-            &[(from, &to), (ORDERS, &table("BLOCKING"))],
-            &["compares nothing"],
-        );
-        check_rule(
-            "read-repair",
-            &[(from, &to), (ORDERS, &table("0.1"))],
-            &["refused: orders_by_id has read_repair \"0.1\""],
+        let check = |label: &str, expected: &str| {
+            check_rule(
+                "copies-meet",
+                &[(from, &to), (carts, &labelled(label))],
+                &[expected],
+            );
+        };
+        check("", "error: reading carts is eventual");
+        check("label = \"guaranteed\"", "error: reading carts is eventual");
+        check(
+            "label = \"eventual: a change may be lost\"",
+            "warning: reading carts is eventual",
         );
     }
 }

@@ -1,97 +1,82 @@
 //! Does what expires expire as its table expects, and nothing else?
 
+use super::each_table;
 use crate::collection::Collection;
 use crate::field::Field;
 use crate::file::{CollectionLayout, Layout};
 use crate::findings::Finding;
+use crate::place::Place;
 use crate::table::{KeyColumn, Table};
 
-/// Time windows are dropped whole: only if every row of a window expires, and
-/// no later change scatters a record over several windows.
 pub(super) fn window_compaction(layout: &Layout) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for collection in layout.collections.values() {
-        let history = collection.history.as_ref().map(|history| &history.store);
-        for store in collection.stores() {
-            let append_only = history.is_some_and(|history| std::ptr::eq(history, store));
-            for table in store.tables.iter().filter(|table| has_windows(table)) {
-                if table.options.ttl_seconds.is_none() {
-                    findings.push(Finding::refused(
-                        format!("{} compacts by time window without a TTL, so no window is ever dropped", table.name),
-                        "use UnifiedCompactionStrategy or LeveledCompactionStrategy",
-                    ));
-                } else if !append_only {
-                    findings.push(Finding::warning(
-                        format!("{} compacts by time window, but its rows are updated: windows do not drop", table.name),
-                        "use UnifiedCompactionStrategy or LeveledCompactionStrategy",
-                    ));
-                }
-            }
+    each_table(layout, |collection, store, table| {
+        if !has_windows(table) {
+            return None;
         }
-    }
-    findings
+        // What has reached the history is not changed any more.
+        let append_only = !std::ptr::eq(store, &collection.live);
+        let fault = match (table.options.ttl_seconds, append_only) {
+            (None, _) => "without a TTL, so no window is ever dropped",
+            (Some(_), false) => "but its rows are updated: windows do not drop",
+            (Some(_), true) => return None,
+        };
+        let finding = Finding::refused(
+            format!("{} compacts by time window, {fault}", table.name),
+            "write compaction = \"UnifiedCompactionStrategy\" or \"LeveledCompactionStrategy\"",
+        );
+        Some(finding.at("compaction"))
+    })
 }
 
-/// W7: a TTL only collects what has expired already.
+/// W7.
 pub(super) fn ttl_collects_garbage(layout: &Layout) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (collection, store) in layout.stores() {
-        for table in &store.tables {
-            let Some(ttl_seconds) = table.options.ttl_seconds else {
-                continue;
-            };
-            let Some(lifetime) = collection.lifetime else {
-                findings.push(Finding::refused(
-                    format!(
-                        "{} has a TTL, but {} never expire",
-                        table.name, collection.collection
-                    ),
-                    "remove ttl_seconds",
-                ));
-                continue;
-            };
-            if holds_carts_of_users(collection, table) {
-                findings.push(Finding::refused(
-                    format!(
-                        "{} has a TTL that would remove users' carts, which never expire",
-                        table.name
-                    ),
-                    "remove ttl_seconds here; a table by session_id may have it",
-                ));
-            } else if ttl_seconds < u64::from(lifetime.seconds()) {
-                findings.push(Finding::refused(
-                    format!(
-                        "{} collects rows after {ttl_seconds} s, before they expire at {} s",
-                        table.name,
-                        lifetime.seconds()
-                    ),
-                    "raise ttl_seconds to lifetime_seconds, or lower lifetime_seconds",
-                ));
-            }
-        }
-    }
-    findings
+    each_table(layout, |collection, _, table| {
+        let ttl_seconds = table.options.ttl_seconds?;
+        let (name, records) = (&table.name, collection.collection);
+        let finding = match collection.lifetime.map(|lifetime| lifetime.seconds()) {
+            None => Finding::refused(
+                format!("{name} has a TTL, but {records} never expire"),
+                "remove ttl_seconds",
+            ),
+            Some(_) if holds_carts_of_users(collection, table) => Finding::refused(
+                format!("{name} has a TTL that would remove users' carts, which never expire"),
+                "remove ttl_seconds here; a table by session_id may have it",
+            ),
+            Some(lifetime) if ttl_seconds < u64::from(lifetime) => Finding::refused(
+                format!(
+                    "{name} collects rows after {ttl_seconds} s, before they expire at {lifetime} s"
+                ),
+                "raise ttl_seconds to lifetime_seconds, or lower lifetime_seconds",
+            ),
+            Some(_) => return None,
+        };
+        Some(finding.at("ttl_seconds"))
+    })
 }
 
 /// C7: a guest cart does not outlive its session.
 pub(super) fn cart_within_session(layout: &Layout) -> Vec<Finding> {
     let lifetime = |collection| layout.collection(collection).lifetime;
     match (lifetime(Collection::Carts), lifetime(Collection::Sessions)) {
-        (Some(cart), Some(session)) if cart > session => vec![Finding::warning(
-            format!(
-                "guest carts are kept {} s, but their sessions {} s: the cart ends with its session",
-                cart.seconds(),
-                session.seconds()
-            ),
-            "lower lifetime_seconds of carts to that of sessions, or raise the latter",
-        )],
+        (Some(cart), Some(session)) if cart > session => {
+            let finding = Finding::warning(
+                format!(
+                    "guest carts are kept {} s, but their sessions {} s: the cart ends with its session",
+                    cart.seconds(),
+                    session.seconds()
+                ),
+                "lower lifetime_seconds of carts to that of sessions, or raise the latter",
+            );
+            let place = Place::new(["collections", "carts", "lifetime_seconds"]);
+            vec![finding.under(&place)]
+        }
         _ => Vec::new(),
     }
 }
 
 fn has_windows(table: &Table) -> bool {
     let compaction = table.options.compaction.as_deref();
-    matches!(compaction, Some("TimeWindowCompactionStrategy" | "TWCS"))
+    compaction == Some("TimeWindowCompactionStrategy")
 }
 
 /// Only guests' carts have a session, so that a table by session holds no others.
@@ -115,13 +100,13 @@ mod tests {
         check_rule(
             "window-compaction",
             &[(PERIOD, &format!("{PERIOD}\n{windows}"))],
-            &["refused: orders_by_period compacts by time window without a TTL"],
+            &["error: orders_by_period compacts by time window, without a TTL"],
         );
         let both = format!("{SESSIONS}\n{windows}\nttl_seconds = 604800");
         check_rule(
             "window-compaction",
             &[(SESSIONS, &both)],
-            &["warning: sessions_by_user"],
+            &["error: sessions_by_user compacts by time window, but its rows are updated"],
         );
     }
 

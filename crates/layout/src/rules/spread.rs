@@ -1,49 +1,125 @@
 //! Is every key in one range, and do partitions spread the load?
 
-use super::keys::each_table;
+use super::each_table;
+use crate::collection::Collection;
 use crate::engine::EngineKind;
 use crate::field::Field;
-use crate::file::{Cut, Layout};
+use crate::file::{Cut, Layout, RangeCut};
 use crate::findings::{Finding, Severity};
 use crate::table::KeyColumn;
 
 pub(super) fn ordered_ranges(layout: &Layout) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for collection in layout.collections.values() {
-        let (name, Cut::Ranges { ranges, zones }) = (collection.collection, &collection.cut) else {
-            continue;
+    each_cut(layout, |name, cut| {
+        let Cut::Ranges { ranges, .. } = cut else {
+            return Vec::new();
         };
+        let mut findings = Vec::new();
         if ranges.first().is_some_and(|range| range.from.is_some()) {
-            findings.push(Finding::refused(
+            let finding = Finding::refused(
                 format!("the first range of {name} leaves out the keys below it"),
                 "remove its from",
-            ));
+            );
+            findings.push(finding.at("ranges").at(0).at("from"));
         }
-        for pair in ranges.windows(2) {
+        for (at, pair) in ranges.windows(2).enumerate() {
             if pair[1].from <= pair[0].from {
-                let at = pair[1]
-                    .from
-                    .as_ref()
-                    .map_or("none".to_owned(), ToString::to_string);
-                findings.push(Finding::refused(
-                    format!("the ranges of {name} are not in order at split point {at}"),
+                let point = pair[1].from.as_ref();
+                let point = point.map_or("none".to_owned(), ToString::to_string);
+                let finding = Finding::refused(
+                    format!("the ranges of {name} are not in order at split point {point}"),
                     "sort them by from, each split point once, only the first without one",
-                ));
+                );
+                findings.push(finding.at("ranges").at(at + 1));
             }
         }
-        for zone in ranges.iter().filter_map(|range| range.zone.as_ref()) {
-            if !zones.contains_key(zone) {
-                findings.push(Finding::refused(
-                    format!("a range of {name} is tied to zone {zone}, which is not declared"),
-                    format!("declare it in [collections.{name}.zones] with its shards"),
-                ));
+        findings
+    })
+}
+
+pub(super) fn declared_zones(layout: &Layout) -> Vec<Finding> {
+    each_cut(layout, |name, cut| {
+        let Cut::Ranges { ranges, zones } = cut else {
+            return Vec::new();
+        };
+        let tied = |range: &RangeCut, zone: &str| range.zone.as_deref() == Some(zone);
+        let mut findings = Vec::new();
+        for (at, range) in ranges.iter().enumerate() {
+            let Some(zone) = range
+                .zone
+                .as_ref()
+                .filter(|zone| !zones.contains_key(*zone))
+            else {
+                continue;
+            };
+            let finding = Finding::refused(
+                format!("a range of {name} is tied to zone {zone}, which is not declared"),
+                format!(
+                    "declare it in [collections.{name}.zones] with its shards, or use the name that is there"
+                ),
+            );
+            findings.push(finding.at("ranges").at(at).at("zone"));
+        }
+        for zone in zones.keys() {
+            if !ranges.iter().any(|range| tied(range, zone)) {
+                let finding = Finding::warning(
+                    format!("no range of {name} is tied to zone {zone}"),
+                    format!("write zone = \"{zone}\" at a range, or remove the zone"),
+                );
+                findings.push(finding.at("zones").at(zone));
             }
+        }
+        for (at, range) in ranges.iter().enumerate() {
+            let zone = range
+                .zone
+                .as_ref()
+                .and_then(|zone| Some((zone, zones.get(zone)?)));
+            if let Some((zone, shards)) = zone.filter(|(_, shards)| !shards.contains(&range.shard))
+            {
+                let finding = Finding::refused(
+                    format!(
+                        "a range of {name} is on shard {}, outside its zone {zone}",
+                        range.shard
+                    ),
+                    format!("write shard = one of {}", shards.join(", ")),
+                );
+                findings.push(finding.at("ranges").at(at));
+            }
+        }
+        findings
+    })
+}
+
+/// Where an engine declares shards, those of its collections are among them.
+pub(super) fn declared_shards(layout: &Layout) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for collection in layout.collections.values() {
+        let declared = &layout.engine(&collection.live).shards;
+        let (name, engine) = (collection.collection, &collection.live.engine);
+        for shard in collection.cut.shards() {
+            let known = if declared.is_empty() {
+                shard == engine || layout.engine(&collection.live).kind == EngineKind::Embedded
+            } else {
+                declared.contains_key(shard)
+            };
+            if known {
+                continue;
+            }
+            let finding = Finding::refused(
+                format!(
+                    "{name} are cut over shard {shard}, which engine {engine} does not declare"
+                ),
+                format!("add it to [engines.{engine}.shards] with its addresses"),
+            );
+            let key = match collection.cut {
+                Cut::Slots { .. } => "initial_shards",
+                Cut::Ranges { .. } => "ranges",
+            };
+            findings.push(finding.at(key).under(&collection.place(&collection.live)));
         }
     }
     findings
 }
 
-/// A partition named by the calendar alone takes every write of the shop.
 pub(super) fn shared_partitions(layout: &Layout) -> Vec<Finding> {
     each_table(layout, |collection, store, table| {
         let shared = |column: &KeyColumn| matches!(column, KeyColumn::Month(_) | KeyColumn::Day(_));
@@ -59,64 +135,61 @@ pub(super) fn shared_partitions(layout: &Layout) -> Vec<Finding> {
             EngineKind::Mongo | EngineKind::Embedded | EngineKind::Memory => Severity::Warning,
         };
         let id = collection.collection.id_field();
-        Some(Finding::new(
+        let finding = Finding::new(
             severity,
             format!(
                 "all writers of {} share one partition at a time",
                 table.name
             ),
-            format!("add \"bucket({id})\" to its partition and initial_buckets to the table"),
-        ))
+            format!("add \"bucket({id})\" to its partition and expected_rows to the table"),
+        );
+        Some(finding.at("partition"))
     })
 }
 
-/// O7: one user's orders never end.
+/// Orders and closed carts are kept; whatever collects them without a calendar
+/// in its key grows for ever.
 pub(super) fn growing_partitions(layout: &Layout) -> Vec<Finding> {
-    each_table(layout, |_, store, table| {
-        let by_user = table.partition == [KeyColumn::Field(Field::UserId)];
-        let listed = table
-            .clustering
-            .first()
-            .is_some_and(|(column, _)| column.source() == Field::CreatedAt);
-        let lasting = table.options.ttl_seconds.is_none();
-        if layout.engine(store).kind != EngineKind::Cassandra || !(by_user && listed && lasting) {
+    each_table(layout, |collection, store, table| {
+        let bounded = |column: &KeyColumn| match column {
+            KeyColumn::Month(_) | KeyColumn::Day(_) => true,
+            // A session ends, and with it what is kept under it.
+            KeyColumn::Field(field) => {
+                *field == collection.collection.id_field() || *field == Field::SessionId
+            }
+            KeyColumn::Bucket(_) => false,
+        };
+        // Rows that leave again: expired ones, and those of a passing state.
+        let passing = table.options.ttl_seconds.is_some() || table.only.is_some();
+        let grows = match collection.collection {
+            // An order leaves a closed cart behind.
+            Collection::Orders | Collection::Carts => true,
+            Collection::Products => false,
+            Collection::Sessions => collection.lifetime.is_none(),
+        };
+        let kind = layout.engine(store).kind;
+        if kind != EngineKind::Cassandra || !grows || passing || table.partition.iter().any(bounded)
+        {
             return None;
         }
-        Some(Finding::warning(
-            format!(
-                "a partition of {} grows for ever with its user (limit 100 MB)",
-                table.name
-            ),
-            "add \"month(created_at)\" to its partition, or watch the largest partitions",
-        ))
+        let fix = match collection.collection {
+            Collection::Carts => "write only = { status = \"active\" }: closed carts then leave it",
+            _ => "add \"month(created_at)\" to its partition, or watch the largest partitions",
+        };
+        let message = format!("a partition of {} grows for ever", table.name);
+        let finding = Finding::warning(message, fix);
+        Some(finding.at("partition"))
     })
 }
 
-pub(super) fn bucket_counts(layout: &Layout) -> Vec<Finding> {
-    each_table(layout, |_, store, table| {
-        let divided = table
-            .partition
-            .iter()
-            .any(|column| matches!(column, KeyColumn::Bucket(_)));
-        let counted = store
-            .initial_buckets
-            .iter()
-            .any(|(name, _)| name == table.name);
-        match (divided, counted) {
-            (true, false) => Some(Finding::warning(
-                format!("{} has a bucket in its key and starts with one", table.name),
-                "set initial_buckets from the rows you expect; the map adapts it later",
-            )),
-            (false, true) => Some(Finding::refused(
-                format!(
-                    "{} has initial_buckets and no bucket in its partition",
-                    table.name
-                ),
-                "add a bucket column, or remove initial_buckets",
-            )),
-            (true, true) | (false, false) => None,
-        }
-    })
+fn each_cut(layout: &Layout, check: impl Fn(Collection, &Cut) -> Vec<Finding>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for collection in layout.collections.values() {
+        let place = collection.place(&collection.live);
+        let found = check(collection.collection, &collection.cut);
+        findings.extend(found.into_iter().map(|finding| finding.under(&place)));
+    }
+    findings
 }
 
 #[cfg(test)]
@@ -124,7 +197,7 @@ mod tests {
     use super::super::check_rule;
 
     #[test]
-    fn ranges_cover_every_key_once_and_zones_exist() {
+    fn ranges_cover_every_key_once() {
         let cut = "shard_key = [\"product_id\"]\ncut = \"slots\"";
         let ranges = |ranges: &str| {
             format!("shard_key = [\"product_id\"]\ncut = \"ranges\"\nranges = [{ranges}]")
@@ -139,11 +212,53 @@ mod tests {
             &[(cut, &ranges("{ from = [\"m\"] }"))],
             &["leaves out the keys below it"],
         );
+    }
+
+    #[test]
+    fn zones_are_declared_used_and_hold_the_shards_of_their_ranges() {
+        let cut = "shard_key = [\"product_id\"]\ncut = \"slots\"";
+        let zoned = |rest: &str| format!("shard_key = [\"product_id\"]\ncut = \"ranges\"\n{rest}");
         check_rule(
-            "ordered-ranges",
-            &[(cut, &ranges("{ zone = \"west\" }"))],
-            &["zone west, which is not declared"],
+            "declared-zones",
+            &[(
+                cut,
+                &zoned("ranges = [{ zone = \"west\" }]\nzones = { east = [\"local\"] }"),
+            )],
+            &[
+                "zone west, which is not declared",
+                "no range of products is tied to zone east",
+            ],
         );
+        check_rule(
+            "declared-zones",
+            &[(
+                cut,
+                &zoned("ranges = [{ zone = \"west\" }]\nzones = { west = [\"other\"] }"),
+            )],
+            &["is on shard local, outside its zone west"],
+        );
+        check_rule(
+            "declared-zones",
+            &[(
+                cut,
+                &zoned("ranges = [{ zone = \"west\" }]\nzones = { west = [\"local\"] }"),
+            )],
+            &[],
+        );
+    }
+
+    #[test]
+    fn a_shard_of_a_cluster_is_declared() {
+        let kind = "kind = \"embedded\"";
+        let carts = "shard_key = [\"cart_id\"]";
+        let cut = format!("{carts}\ninitial_shards = [\"local\", \"b\"]");
+        check_rule(
+            "declared-shards",
+            &[(kind, "kind = \"mongo\""), (carts, &cut)],
+            &["carts are cut over shard b, which engine local does not declare"],
+        );
+        let shards = "kind = \"mongo\"\nshards = { local = [], b = [\"127.0.0.1:1\"] }";
+        check_rule("declared-shards", &[(kind, shards), (carts, &cut)], &[]);
     }
 
     #[test]
@@ -158,7 +273,7 @@ mod tests {
         check_rule(
             "shared-partitions",
             &[cassandra, (buckets, "\"day(created_at)\"")],
-            &["refused: all writers"],
+            &["error: all writers"],
         );
     }
 
@@ -168,21 +283,7 @@ mod tests {
         check_rule(
             "growing-partitions",
             &[cassandra],
-            &["orders_by_user grows for ever", "sessions_by_user"],
-        );
-    }
-
-    #[test]
-    fn bucket_counts_belong_to_bucketed_tables() {
-        check_rule(
-            "bucket-counts",
-            &[("initial_buckets = 8\n", "")],
-            &["warning: orders_by_period has a bucket"],
-        );
-        check_rule(
-            "bucket-counts",
-            &[(", \"bucket(order_id)\"", "")],
-            &["refused: orders_by_period has initial_buckets"],
+            &["a partition of orders_by_user grows for ever"],
         );
     }
 }
