@@ -24,6 +24,8 @@ First steps:
 const SERVE_EXAMPLES: &str = "\
 Examples:
   caravan serve --sample
+  caravan serve --layout layouts/hybrid.toml --address mongo=mongodb://db1,db2/?replicaSet=shop \\
+                --address cassandra=10.0.0.1:9042,10.0.0.2:9042
   caravan serve --data /var/lib/caravan --listen 0.0.0.0:8080 --log json/info
   CARAVAN_SHOP_SESSION_LIFETIME_S=86400 caravan serve --set http.slow_ms=200
 
@@ -82,6 +84,12 @@ pub struct SettingsArguments {
     /// How many shards a new directory gets [default: 1]; an existing one keeps its own
     #[arg(long, value_name = "N")]
     pub shards: Option<String>,
+    /// A layout file that says where each collection lives; without it, all live in the directory
+    #[arg(long, value_name = "FILE")]
+    pub layout: Option<String>,
+    /// Where a shard of the layout is; may be given several times
+    #[arg(long, value_name = "SHARD=ADDRESS")]
+    pub address: Vec<String>,
     /// Address and port to serve at; port 0 takes a free one [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,

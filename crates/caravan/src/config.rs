@@ -52,6 +52,10 @@ pub struct Config {
     pub log: LogWish,
     /// `None`: as the directory has, and one for a new one.
     pub shards: Option<u16>,
+    /// `None`: everything in the data directory.
+    pub layout: Option<PathBuf>,
+    /// Where the shards of the layout are: `SHARD=ADDRESS`, separated by spaces.
+    pub addresses: String,
     pub shop: Settings,
     pub router: Limits,
     pub http: HttpLimits,
@@ -65,6 +69,8 @@ impl Default for Config {
             listen: DEFAULT_LISTEN.parse().expect("the default is an address"),
             log: LogWish::default(),
             shards: None,
+            layout: None,
+            addresses: String::new(),
             shop: Settings::default(),
             router: Limits::default(),
             http: HttpLimits::default(),
@@ -122,6 +128,14 @@ impl Config {
                 "shards is {shards}: choose 1 to {SHARDS_MAX}"
             );
         }
+        ensure!(
+            self.layout.is_none() || self.shards.is_none(),
+            "shards is for the data directory alone: with a layout, that says which there are"
+        );
+        ensure!(
+            self.layout.is_some() || self.addresses.is_empty(),
+            "addresses are of a layout's shards: give the layout too, with --layout FILE"
+        );
         self.router
             .check()
             .map_err(|error| anyhow!("router.{error}"))?;
@@ -249,6 +263,11 @@ fn flag_settings(flags: &SettingsArguments) -> Result<Vec<(String, String, Strin
         ("shards", flags.shards.clone()),
         ("listen", flags.listen.clone()),
         ("log", flags.log.clone()),
+        ("layout", flags.layout.clone()),
+        (
+            "addresses",
+            (!flags.address.is_empty()).then(|| flags.address.join(" ")),
+        ),
     ];
     let mut settings = Vec::new();
     for (key, text) in named {

@@ -76,6 +76,15 @@ fn row(origin: &str, layout: &Layout) -> [String; 4] {
     ]
 }
 
+/// A layout that may be served from.
+pub fn usable(file: &Path) -> Result<Layout> {
+    let layout = read(file)?;
+    match refusal(file, &layout::check(&layout)) {
+        Some(refusal) => bail!("{refusal}"),
+        None => Ok(layout),
+    }
+}
+
 fn read(file: &Path) -> Result<Layout> {
     Ok(Layout::parse(&text_of(file)?, &file.display().to_string())?)
 }

@@ -10,7 +10,7 @@ use engine_api::{
     MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage,
     Seal, SharedRecord, Timestamp, WriteContext,
 };
-use engine_embedded::EmbeddedEngine;
+use engine_embedded::{CommitCounts, EmbeddedEngine};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -35,7 +35,8 @@ const BUCKETS: usize = BOUNDS_US.len() + 1;
 
 #[derive(Debug)]
 pub struct Metered {
-    engine: Arc<EmbeddedEngine>,
+    engine: Arc<dyn Engine>,
+    embedded: Option<Arc<EmbeddedEngine>>,
     meters: [Meter; Operation::ALL.len()],
 }
 
@@ -95,15 +96,24 @@ impl Meter {
 }
 
 impl Metered {
-    pub fn new(engine: Arc<EmbeddedEngine>) -> Metered {
+    pub fn new(engine: Arc<dyn Engine>) -> Metered {
         Metered {
             engine,
+            embedded: None,
             meters: Default::default(),
         }
     }
 
-    pub fn engine(&self) -> &EmbeddedEngine {
-        &self.engine
+    pub fn embedded(engine: Arc<EmbeddedEngine>) -> Metered {
+        Metered {
+            embedded: Some(engine.clone()),
+            ..Metered::new(engine)
+        }
+    }
+
+    /// Only an engine in this process counts its commits.
+    pub fn commit_counts(&self) -> Option<&CommitCounts> {
+        self.embedded.as_ref().map(|engine| engine.commit_counts())
     }
 
     pub fn meters(&self) -> impl Iterator<Item = (Operation, &Meter)> {

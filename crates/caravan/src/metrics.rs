@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine_api::World;
+use engine_embedded::CommitCounts;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -91,37 +92,29 @@ impl Figures {
                 }
             }
         }
-        type OfShard = fn(&Metered) -> u64;
+        type OfShard = fn(&CommitCounts) -> &AtomicU64;
         let figures: [(&str, &str, OfShard); 2] = [
             (
                 "caravan_engine_commits",
                 "Durable commits, each of all requests that waited",
-                |metered| {
-                    metered
-                        .engine()
-                        .commit_counts()
-                        .commits
-                        .load(Ordering::Relaxed)
-                },
+                |counts| &counts.commits,
             ),
             (
                 "caravan_engine_commit_requests",
                 "Requests in these commits: divided by the commits, the size of a batch",
-                |metered| {
-                    metered
-                        .engine()
-                        .commit_counts()
-                        .requests
-                        .load(Ordering::Relaxed)
-                },
+                |counts| &counts.requests,
             ),
         ];
         for (name, help, of_shard) in figures {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for (shard, metered) in &self.shards {
+                let Some(counts) = metered.commit_counts() else {
+                    continue;
+                };
+                let count = of_shard(counts).load(Ordering::Relaxed);
                 family
                     .encode_family(&[("shard", shard.as_str())])?
-                    .encode_counter::<NoLabelSet, _, u64>(&of_shard(metered), None)?;
+                    .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
             }
         }
         Ok(())

@@ -71,7 +71,7 @@ async fn open_shop(
             config.listen
         )
     })?;
-    let shards = Shards::open_or_make(&config.data, config.shards, config.router.clone()).await?;
+    let shards = Shards::open(config).await?;
     let presence = tokio::select! {
         filled = fill(config, &shards, filling) => filled?,
         () = stop.asked() => return Ok(Some(shards)),

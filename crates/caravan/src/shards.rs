@@ -1,4 +1,5 @@
-//! The data directory: one folder per embedded shard, and the router over them.
+//! The shards that this process serves, and the router over them: folders of one data
+//! directory, or what a layout file names.
 //!
 //! ```text
 //! caravan-data/
@@ -10,6 +11,9 @@
 //! it names has been made, so that a crash on the way leaves a directory that
 //! the next start completes, and a shard that is missing later is known to be lost.
 
+mod deployed;
+mod embedded;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -18,34 +22,46 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use engine_api::{ControlStore, Engine, RealWorld, Writer};
-use engine_embedded::{EmbeddedConfig, EmbeddedEngine};
+use engine_embedded::EmbeddedEngine;
 use layout::{Collection, Layout};
 use router::{
     CollectionMap, Cut, KeeperError, Limits, Map, MapKeeper, MapView, Router, RouterConfig,
     ShardName,
 };
 
+use crate::config::Config;
 use crate::metered::Metered;
 
 /// Shards in one process: each has threads, files and a cache of its own.
 pub const SHARDS_MAX: u16 = 16;
 
-/// Blocks that each shard keeps in memory.
-const SHARD_CACHE_BYTES: u64 = 64 * 1024 * 1024;
-
 /// The one process of an embedded directory needs no other number.
 const WRITER: Writer = Writer::numbered(0);
 
-/// An open data directory. It is closed when the last who holds one of these is gone.
+/// Open shards. They are closed when the last who holds one of these is gone.
 #[derive(Debug)]
 pub struct Shards {
     pub router: Arc<Router>,
     pub engines: BTreeMap<ShardName, Arc<Metered>>,
-    /// The first shard's, where the map stands.
+    /// Where the map stands.
     pub control: Arc<dyn ControlStore>,
 }
 
+/// One shard, and its control store if it has one.
+struct Opened {
+    engine: Arc<Metered>,
+    control: Option<Arc<dyn ControlStore>>,
+}
+
 impl Shards {
+    /// What the settings name: a layout's shards, or the data directory alone.
+    pub async fn open(config: &Config) -> Result<Shards> {
+        match &config.layout {
+            Some(file) => deployed::open(config, file).await,
+            None => Shards::open_or_make(&config.data, config.shards, config.router.clone()).await,
+        }
+    }
+
     /// Opens the directory, or makes one with `count` shards (1 if not said).
     pub async fn open_or_make(
         directory: &Path,
@@ -100,7 +116,7 @@ impl Shards {
             );
             engines.insert(name.clone(), open_shard(directory, name)?);
         }
-        Shards::route(first, engines, limits).await
+        Shards::route_embedded(first, engines, limits).await
     }
 
     async fn make(
@@ -124,19 +140,26 @@ impl Shards {
             Err(KeeperError::Lost { .. } | KeeperError::OutcomeUnknown { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        Shards::route(first, engines, limits).await
+        Shards::route_embedded(first, engines, limits).await
     }
 
-    async fn route(
+    async fn route_embedded(
         first: Arc<EmbeddedEngine>,
         engines: BTreeMap<ShardName, Arc<EmbeddedEngine>>,
         limits: Limits,
     ) -> Result<Shards> {
-        let metered = |(name, engine)| (name, Arc::new(Metered::new(engine)));
-        let engines: BTreeMap<_, _> = engines.into_iter().map(metered).collect();
+        let metered = |(name, engine)| (name, Arc::new(Metered::embedded(engine)));
+        Shards::route(first, engines.into_iter().map(metered).collect(), limits).await
+    }
+
+    async fn route(
+        control: Arc<dyn ControlStore>,
+        engines: BTreeMap<ShardName, Arc<Metered>>,
+        limits: Limits,
+    ) -> Result<Shards> {
         let router = Router::open(RouterConfig {
             shards: as_engines(&engines),
-            control: first.clone(),
+            control: control.clone(),
             world: Arc::new(RealWorld::new()),
             writer: WRITER,
             limits,
@@ -146,7 +169,7 @@ impl Shards {
         Ok(Shards {
             router,
             engines,
-            control: first,
+            control,
         })
     }
 
@@ -175,18 +198,7 @@ fn shard_name(number: u16) -> ShardName {
 }
 
 fn open_shard(directory: &Path, name: &ShardName) -> Result<Arc<EmbeddedEngine>> {
-    let layout = layout::embedded();
-    let tables = layout
-        .collections
-        .values()
-        .flat_map(|collection| collection.live.tables.clone())
-        .collect();
-    let engine = EmbeddedEngine::open(EmbeddedConfig {
-        path: directory.join(name.as_str()),
-        tables,
-        cache_bytes: SHARD_CACHE_BYTES,
-    })?;
-    Ok(Arc::new(engine))
+    embedded::engine(directory, name, &layout::embedded())
 }
 
 /// Every collection cut into equal runs of slots, so that an order and the

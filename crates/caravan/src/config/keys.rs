@@ -56,6 +56,10 @@ pub fn table(config: &Config) -> Table {
     if let Some(shards) = config.shards {
         put("shards", Value::Integer(i64::from(shards)));
     }
+    if let Some(layout) = &config.layout {
+        put("layout", Value::String(layout.display().to_string()));
+    }
+    put("addresses", Value::String(config.addresses.clone()));
     put(
         "shop",
         section!(&config.shop => Settings {
@@ -91,6 +95,7 @@ pub fn table(config: &Config) -> Table {
 pub fn known() -> Vec<String> {
     let config = Config {
         shards: Some(1),
+        layout: Some("layout.toml".into()),
         ..Config::default()
     };
     let mut keys = Vec::new();

@@ -53,8 +53,7 @@ pub enum Refusal {
 
 impl Target {
     pub async fn offline(config: &Config) -> Result<Target> {
-        let shards =
-            Shards::open_or_make(&config.data, config.shards, config.router.clone()).await?;
+        let shards = Shards::open(config).await?;
         let shop = Shop::new(ShopConfig {
             router: shards.router.clone(),
             world: Arc::new(RealWorld::new()),

@@ -5,8 +5,10 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use layout::Layout;
+use engine_cassandra::Keyspace;
+use layout::engine::KEYSPACE;
 use layout::schema::Part;
+use layout::{EngineKind, Layout};
 
 use super::{read, refusal};
 
@@ -17,14 +19,28 @@ pub fn schema(file: &Path, parts: &[Part], out: &mut dyn Write) -> Result<()> {
         bail!("{refusal}");
     }
     let parts = if parts.is_empty() { &Part::ALL } else { parts };
-    let statements = engine_statements(&layout);
+    let statements = engine_statements(&layout)?;
     let text = layout::schema::schema(&layout, &statements, parts);
     write!(out, "{text}")?;
     Ok(())
 }
 
-/// What the engines make of the layout, by its own names for them. The embedded
-/// engine, which is the one this program is built with, needs no statements.
-fn engine_statements(_layout: &Layout) -> BTreeMap<String, Vec<String>> {
-    BTreeMap::new()
+/// What the engines make of the layout, by its own names for them.
+fn engine_statements(layout: &Layout) -> Result<BTreeMap<String, Vec<String>>> {
+    let mut statements = BTreeMap::new();
+    for (name, engine) in &layout.engines {
+        let made = match engine.kind {
+            EngineKind::Cassandra => {
+                engine_cassandra::schema::statements(&Keyspace::of(layout, name)?)
+            }
+            EngineKind::Mongo => {
+                let database = engine.keyspace.as_deref().unwrap_or(KEYSPACE);
+                let commands = engine_mongo::commands(layout, name, database)?;
+                commands.iter().map(ToString::to_string).collect()
+            }
+            EngineKind::Embedded | EngineKind::Memory => continue,
+        };
+        statements.insert(name.clone(), made);
+    }
+    Ok(statements)
 }

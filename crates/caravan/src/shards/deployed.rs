@@ -1,0 +1,339 @@
+//! Shards where a layout file wants them: MongoDB, Cassandra, or folders of this machine.
+//!
+//! The layout says which shards there are and what they keep, the settings say where
+//! they are. The map stands on the first shard that keeps control values, and is made
+//! from the layout when there is none.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use engine_api::{ControlStore, Engine};
+use engine_cassandra::{CassandraConfig, CassandraEngine, Credentials, Keyspace};
+use engine_mongo::{MongoConfig, MongoEngine};
+use layout::consistency::Replication;
+use layout::{EngineDeclaration, EngineKind, Layout};
+use router::{CollectionMap, Cut, KeeperError, Map, MapKeeper, RangeStart, ShardName};
+
+use super::{Opened, Shards, embedded};
+use crate::config::Config;
+use crate::layout_command;
+use crate::metered::Metered;
+
+const CASSANDRA_SCHEME: &str = "cassandra://";
+const CASSANDRA_PORT: u16 = 9042;
+
+/// Opens every shard of the layout and routes over them.
+pub async fn open(config: &Config, file: &Path) -> Result<Shards> {
+    let layout = layout_command::usable(file)?;
+    let addresses = addresses(config)?;
+    let mut opened = Vec::new();
+    for (name, engine) in shards_of(&layout)? {
+        let declared = &layout.engines[&engine];
+        let told = addresses.get(name.as_str());
+        let address = match told.cloned().or_else(|| of_file(declared, &engine, &name)) {
+            Some(address) => Some(address),
+            None if declared.kind == EngineKind::Embedded => None,
+            None => bail!(
+                "{} keeps records on {name}, and nobody says where that is: give --address {name}={}",
+                file.display(),
+                example(declared.kind)
+            ),
+        };
+        let place = Place {
+            layout: &layout,
+            engine: &engine,
+            name: &name,
+        };
+        opened.push((
+            name.clone(),
+            place.open(declared, address.as_deref(), config).await?,
+        ));
+    }
+    let unknown = addresses
+        .keys()
+        .find(|told| !opened.iter().any(|(name, _)| name.as_str() == **told));
+    if let Some(unknown) = unknown {
+        let known: Vec<&str> = opened.iter().map(|(name, _)| name.as_str()).collect();
+        bail!(
+            "--address {unknown}: {} has no such shard, it has {}",
+            file.display(),
+            known.join(", ")
+        );
+    }
+    let control = opened
+        .iter()
+        .find_map(|(_, opened)| opened.control.clone())
+        .ok_or_else(|| {
+            anyhow!(
+                "{} keeps everything on engines that cannot keep the map: put one collection on mongo or embedded",
+                file.display()
+            )
+        })?;
+    settle_map(&layout, &control, file).await?;
+    let engines = opened
+        .into_iter()
+        .map(|(name, opened)| (name, opened.engine))
+        .collect();
+    Shards::route(control, engines, config.router.clone()).await
+}
+
+/// The map that stands must be of this layout: another one is a move, not a start.
+async fn settle_map(layout: &Layout, control: &Arc<dyn ControlStore>, file: &Path) -> Result<()> {
+    let keeper = MapKeeper::new(control.clone());
+    let Some(map) = keeper.load().await? else {
+        return match keeper.publish(&first_map(layout)?).await {
+            // The answer was lost, or someone was first: the standing map decides.
+            Ok(()) | Err(KeeperError::Lost { .. } | KeeperError::OutcomeUnknown { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+    };
+    for collection in layout.collections.keys() {
+        let standing = &map.collection(*collection)?.layout;
+        ensure!(
+            *standing == layout.name,
+            "{collection} are kept by layout {standing}, and {} is {}: start with the former, and move them",
+            file.display(),
+            layout.name
+        );
+    }
+    Ok(())
+}
+
+/// The shards that keep live records, each with the layout's engine. A history
+/// has a store of its own, which no request is routed to.
+fn shards_of(layout: &Layout) -> Result<BTreeMap<ShardName, String>> {
+    let mut shards = BTreeMap::new();
+    for collection in layout.collections.values() {
+        let engine = &collection.live.engine;
+        for name in collection.cut.shards() {
+            let name = shard_name(name)?;
+            let other = shards
+                .insert(name.clone(), engine.clone())
+                .filter(|other| other != engine);
+            if let Some(other) = other {
+                bail!("shard {name} is of engine {engine} and of {other}: name them differently");
+            }
+        }
+    }
+    Ok(shards)
+}
+
+fn first_map(layout: &Layout) -> Result<Map> {
+    let mut collections = BTreeMap::new();
+    for (collection, declared) in &layout.collections {
+        let cut = match &declared.cut {
+            layout::Cut::Slots { initial_shards } => {
+                let names: Result<Vec<ShardName>> =
+                    initial_shards.iter().map(|name| shard_name(name)).collect();
+                Cut::even_slots(&names?)
+            }
+            layout::Cut::Ranges { ranges, .. } => {
+                let start = |range: &layout::RangeCut| -> Result<RangeStart> {
+                    Ok(RangeStart {
+                        from: range.from.clone(),
+                        shard: shard_name(&range.shard)?,
+                    })
+                };
+                Cut::Ranges(ranges.iter().map(start).collect::<Result<_>>()?)
+            }
+        };
+        let mut map = CollectionMap::cut_by(&layout.name, declared.shard_key.clone(), cut);
+        map.buckets = declared
+            .live
+            .initial_buckets
+            .iter()
+            .map(|(table, count)| (table.to_owned(), count))
+            .collect();
+        collections.insert(*collection, map);
+    }
+    Ok(Map::first(collections))
+}
+
+/// One shard to be opened.
+struct Place<'a> {
+    layout: &'a Layout,
+    engine: &'a str,
+    name: &'a ShardName,
+}
+
+impl Place<'_> {
+    async fn open(
+        &self,
+        declared: &EngineDeclaration,
+        address: Option<&str>,
+        config: &Config,
+    ) -> Result<Opened> {
+        let opened = match declared.kind {
+            EngineKind::Embedded => embedded::open(&config.data, self.name, self.layout),
+            EngineKind::Mongo => self.open_mongo(declared, address.unwrap_or_default()).await,
+            EngineKind::Cassandra => self.open_cassandra(address.unwrap_or_default()).await,
+            EngineKind::Memory => bail!("shard {}: memory is for tests", self.name),
+        };
+        opened.with_context(|| format!("shard {}", self.name))
+    }
+
+    async fn open_mongo(&self, declared: &EngineDeclaration, uri: &str) -> Result<Opened> {
+        let database = declared
+            .keyspace
+            .as_deref()
+            .unwrap_or(layout::engine::KEYSPACE);
+        let config = MongoConfig::of_layout(self.layout, self.engine, uri, database);
+        let engine = Arc::new(MongoEngine::open(config).await?);
+        Ok(Opened {
+            engine: Arc::new(Metered::new(engine.clone())),
+            control: Some(engine),
+        })
+    }
+
+    async fn open_cassandra(&self, address: &str) -> Result<Opened> {
+        let mut keyspace = Keyspace::of(self.layout, self.engine)?;
+        let address = CassandraAddress::parse(address)?;
+        if let Some(replication) = address.replication {
+            keyspace.replication = replication;
+        }
+        let config = CassandraConfig {
+            credentials: address.credentials,
+            local_datacentre: self.layout.engines[self.engine].local_datacentre.clone(),
+            ..CassandraConfig::new(address.contact_points, keyspace)
+        };
+        let engine = CassandraEngine::open(config).await?;
+        for warning in engine.warnings() {
+            tracing::warn!(shard = %self.name, "{}", warning.remedy());
+        }
+        Ok(Opened {
+            engine: Arc::new(Metered::new(Arc::new(engine) as Arc<dyn Engine>)),
+            control: None,
+        })
+    }
+}
+
+/// `[cassandra://[user:password@]]host:port,host:port[/?replication=DATACENTRE:COPIES,…]`
+#[derive(Clone)]
+struct CassandraAddress {
+    contact_points: Vec<SocketAddr>,
+    credentials: Option<Credentials>,
+    /// Copies in each datacentre instead of the layout's: for clusters that have others.
+    replication: Option<Replication>,
+}
+
+impl CassandraAddress {
+    fn parse(text: &str) -> Result<CassandraAddress> {
+        let rest = text.strip_prefix(CASSANDRA_SCHEME).unwrap_or(text);
+        let (rest, options) = rest.split_once("/?").unwrap_or((rest, ""));
+        let (credentials, hosts) = match rest.rsplit_once('@') {
+            Some((credentials, hosts)) => (Some(credentials), hosts),
+            None => (None, rest),
+        };
+        let credentials = credentials
+            .map(|both| {
+                let (user, password) = both
+                    .split_once(':')
+                    .context("write user:password before the @")?;
+                anyhow::Ok(Credentials {
+                    user: user.to_owned(),
+                    password: password.to_owned(),
+                })
+            })
+            .transpose()?;
+        let mut contact_points = Vec::new();
+        for host in hosts.split(',').map(str::trim) {
+            let port = if host.contains(':') { "" } else { ":9042" };
+            let found = format!("{host}{port}").to_socket_addrs().map_err(|error| {
+                anyhow!("{host:?} is no address of a server ({error}): write host:{CASSANDRA_PORT}")
+            })?;
+            contact_points.extend(found);
+        }
+        let replication = match options.split_once('=') {
+            Some(("replication", copies)) => Some(replication(copies)?),
+            _ if options.is_empty() => None,
+            _ => bail!("{options:?} is not understood: only replication=DATACENTRE:COPIES is"),
+        };
+        Ok(CassandraAddress {
+            contact_points,
+            credentials,
+            replication,
+        })
+    }
+}
+
+fn replication(text: &str) -> Result<Replication> {
+    let copies = |pair: &str| {
+        let (datacentre, copies) = pair.split_once(':')?;
+        Some((datacentre.to_owned(), copies.parse().ok()?))
+    };
+    let all: Option<Replication> = text.split(',').map(copies).collect();
+    all.with_context(|| format!("{text:?} is no replication: write DATACENTRE:COPIES,…"))
+}
+
+/// Where the layout's file itself says that the shard is.
+fn of_file(declared: &EngineDeclaration, engine: &str, name: &ShardName) -> Option<String> {
+    let listed = match declared.shards.get(name.as_str()) {
+        Some(listed) => listed,
+        None if name.as_str() == engine => &declared.addresses,
+        None => return None,
+    };
+    (!listed.is_empty()).then(|| listed.join(","))
+}
+
+fn addresses(config: &Config) -> Result<BTreeMap<&str, String>> {
+    let mut addresses = BTreeMap::new();
+    for told in config.addresses.split_whitespace() {
+        let Some((name, address)) = told.split_once('=') else {
+            bail!("address {told} has no shard: write it as SHARD=ADDRESS");
+        };
+        addresses.insert(name, address.to_owned());
+    }
+    Ok(addresses)
+}
+
+const fn example(kind: EngineKind) -> &'static str {
+    match kind {
+        EngineKind::Mongo => "mongodb://HOST:27017/?replicaSet=NAME",
+        EngineKind::Cassandra => "HOST:9042,HOST:9042",
+        EngineKind::Embedded | EngineKind::Memory => "DIRECTORY",
+    }
+}
+
+fn shard_name(name: &str) -> Result<ShardName> {
+    Ok(ShardName::new(name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_cassandra_has_hosts_and_may_have_a_user_and_replication() {
+        let address = CassandraAddress::parse("127.0.0.1,127.0.0.2:9043").unwrap();
+        let points: Vec<String> = address
+            .contact_points
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(points, ["127.0.0.1:9042", "127.0.0.2:9043"]);
+        assert!(address.credentials.is_none() && address.replication.is_none());
+        let address =
+            CassandraAddress::parse("cassandra://me:p@ss@127.0.0.1:1/?replication=near:1,far:2")
+                .unwrap();
+        let credentials = address.credentials.unwrap();
+        assert_eq!((&*credentials.user, &*credentials.password), ("me", "p@ss"));
+        let copies = [("near".to_owned(), 1), ("far".to_owned(), 2)];
+        assert_eq!(address.replication, Some(Replication::from(copies)));
+    }
+
+    #[test]
+    fn what_is_no_address_says_what_to_write() {
+        for (text, said) in [
+            ("127.0.0.1:port", "write host:9042"),
+            ("me@127.0.0.1", "user:password"),
+            ("127.0.0.1/?replication=near", "DATACENTRE:COPIES"),
+            ("127.0.0.1/?copies=1", "only replication="),
+        ] {
+            let error = CassandraAddress::parse(text).err().unwrap().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}
