@@ -4,30 +4,25 @@
 //! The header stands in a row of its own, each part in another. A table of
 //! records without parts has one row a record.
 
+mod keys;
 mod partition;
 mod parts;
 
 use engine_api::{EngineError, Header, Part, PartKey, Record, RecordId, Revision};
-use layout::{Collection, KeyColumn, ShardKey, Table};
-use scylla::response::PagingState;
+use layout::{Collection, KeyColumn, Table};
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
-use scylla::value::{CqlValue, Row};
+use scylla::value::CqlValue;
 
 use crate::cell::to_cell;
 use crate::column::{Faith, HeaderColumn, id_value, key_columns, key_name};
 use crate::config::OpenError;
-use crate::connection::{Bound, Cells, Columns, Connection, Decided, PageStart, number};
-use crate::failure::damaged;
+use crate::connection::{Bound, Cells, Connection, Decided, number};
 use crate::levels::Levels;
+pub(crate) use keys::{KeyPiece, SCAN_PAGE_KEYS_MAX, ScannedKey};
 use partition::{ORIGIN_HEADER, Shape, assemble, part_cells, row_cells};
 pub(crate) use partition::{Stored, numbered};
 use parts::PartStatements;
-
-/// The most keys that one page of a scan asks the servers for.
-pub(crate) const SCAN_PAGE_KEYS_MAX: usize = 256;
-/// The fewest: a scope may leave out most of them.
-const SCAN_PAGE_KEYS_MIN: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct AuthorityTable {
@@ -45,25 +40,6 @@ pub(crate) struct AuthorityTable {
     drop_header: PreparedStatement,
     /// `None` where records have no parts.
     parts: Option<PartStatements>,
-}
-
-/// A piece of all keys.
-#[derive(Clone, Debug)]
-pub(crate) enum KeyPiece {
-    FromToken(i64),
-    /// The bucket of this id, after it.
-    RestOfBucket {
-        after: String,
-    },
-}
-
-/// A record's key as a scan meets it.
-#[derive(Debug)]
-pub(crate) struct ScannedKey {
-    pub token: i64,
-    pub id: String,
-    /// `None` where only orphans are left.
-    pub shard_key: Option<ShardKey>,
 }
 
 impl AuthorityTable {
@@ -295,44 +271,6 @@ impl AuthorityTable {
         Ok(decided)
     }
 
-    /// The pieces of the ring in which a scan finds what comes after a key. The
-    /// rest of a bucket is read by id: from its token on, it would begin anew.
-    pub fn pieces_after(&self, after: Option<&(i64, String)>) -> Vec<KeyPiece> {
-        match after {
-            None => vec![KeyPiece::FromToken(i64::MIN)],
-            Some((token, _)) if self.select_rest.is_none() => vec![KeyPiece::FromToken(*token)],
-            Some((token, id)) => {
-                let mut pieces = vec![KeyPiece::RestOfBucket { after: id.clone() }];
-                pieces.extend(token.checked_add(1).map(KeyPiece::FromToken));
-                pieces
-            }
-        }
-    }
-
-    /// A page of keys in the order of tokens, within a bucket in the order of ids.
-    pub async fn keys(
-        &self,
-        connection: &Connection,
-        piece: &KeyPiece,
-        from: PagingState,
-        wanted: usize,
-    ) -> Result<(Vec<ScannedKey>, Option<PagingState>), EngineError> {
-        let wanted = wanted.clamp(SCAN_PAGE_KEYS_MIN, SCAN_PAGE_KEYS_MAX);
-        let page = PageStart {
-            from,
-            rows: i32::try_from(wanted).expect("a page is small"),
-        };
-        let level = self.levels.rows(self.levels.latest());
-        let (statement, cells) = match (piece, &self.select_rest) {
-            (KeyPiece::RestOfBucket { after }, Some(rest)) => (rest, self.key(after)),
-            (KeyPiece::RestOfBucket { .. }, None) => return Ok((Vec::new(), None)),
-            (KeyPiece::FromToken(token), _) => (&self.select_keys, vec![number(*token)]),
-        };
-        let (rows, next) = connection.read_page(statement, cells, level, page).await?;
-        let keys: Result<_, EngineError> = rows.into_iter().map(scanned_key).collect();
-        Ok((keys?, next))
-    }
-
     async fn decide(
         &self,
         connection: &Connection,
@@ -387,21 +325,4 @@ impl AuthorityTable {
         };
         self.key.iter().map(cell).collect()
     }
-}
-
-fn scanned_key(row: Row) -> Result<ScannedKey, EngineError> {
-    let mut columns = Columns::of(row);
-    let missing = || damaged("a row has no id or no token");
-    let id = columns.text()?.ok_or_else(missing)?;
-    let token = columns.number()?.ok_or_else(missing)?;
-    let shard_key = columns
-        .bytes()?
-        .map(ShardKey::from_bytes)
-        .transpose()
-        .map_err(damaged)?;
-    Ok(ScannedKey {
-        token,
-        id,
-        shard_key,
-    })
 }

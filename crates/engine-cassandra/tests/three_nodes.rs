@@ -49,8 +49,8 @@ async fn three_servers_keep_the_contract_and_a_lost_one_catches_up() {
         let name = cluster.keyspace(prefix);
         shop::config_of(&layout, "cassandra", cluster.contact_points(), name)
     };
-    let subject = keeps_the_contract(config("conformance")).await;
-    drop(subject);
+    let small = shop::config(cluster.contact_points(), cluster.keyspace("conformance"));
+    drop(keeps_the_contract(small).await);
     hints_bring_what_was_missed(&cluster, config("hints")).await;
     without_hints_reads_and_repair_do(&cluster, config("repair")).await;
 }
