@@ -88,6 +88,11 @@ impl CassandraCluster {
         names::unique(prefix)
     }
 
+    /// How many rows the statement answers, asked of the first server without any driver.
+    pub fn count_rows(&self, statement: &str) -> std::io::Result<usize> {
+        cassandra_wire::count_rows(self.addresses[0], statement)
+    }
+
     /// Keeps the cluster up for `time`, even when this process ends.
     pub fn keep_for(&self, time: Duration) -> Result<(), Unavailable> {
         self.lease.extend(time)

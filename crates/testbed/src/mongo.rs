@@ -79,6 +79,14 @@ impl MongoSet {
         names::unique(prefix)
     }
 
+    /// How many documents the collection holds, asked of the first member without any driver.
+    pub fn count_documents(&self, database: &str, collection: &str) -> Option<i32> {
+        let count = Value::Text(collection.to_owned());
+        let count = document([("count", count)]);
+        let answer = mongo_wire::run_in(self.addresses[0], database, count).ok()?;
+        mongo_wire::number(&answer, "n")
+    }
+
     /// Keeps the set up for `time`, even when this process ends.
     pub fn keep_for(&self, time: Duration) -> Result<(), Unavailable> {
         self.lease.extend(time)

@@ -55,10 +55,18 @@ pub(crate) fn hello(address: SocketAddr) -> Option<Hello> {
     })
 }
 
-/// Runs a command of the `admin` database. A write that too few members
-/// witnessed is a refusal too.
-pub(crate) fn run(address: SocketAddr, mut command: Document) -> Result<Document, Refusal> {
-    command.push(("$db".to_owned(), Value::Text("admin".to_owned())));
+/// Runs a command of the `admin` database.
+pub(crate) fn run(address: SocketAddr, command: Document) -> Result<Document, Refusal> {
+    run_in(address, "admin", command)
+}
+
+/// Runs a command of a database. A write that too few members witnessed is a refusal too.
+pub(crate) fn run_in(
+    address: SocketAddr,
+    database: &str,
+    mut command: Document,
+) -> Result<Document, Refusal> {
+    command.push(("$db".to_owned(), Value::Text(database.to_owned())));
     let answer = exchange(address, &command).map_err(|_| Refusal { code: None })?;
     let done = field(&answer, "ok") == Some(&Value::Double(1.0))
         && field(&answer, "writeConcernError").is_none();

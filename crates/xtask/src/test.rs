@@ -106,11 +106,12 @@ impl Run<'_> {
             Step::Build => self.build(),
             Step::Tests => {
                 self.note_servers()?;
-                status(
-                    self.workspace
-                        .cargo()
-                        .args(["test", "--workspace", "--no-fail-fast"]),
-                )
+                let mut tests = self.workspace.cargo();
+                tests.args(["test", "--workspace", "--no-fail-fast"]);
+                if self.options.all {
+                    tests.env("CARAVAN_TESTBED_ALL", "1");
+                }
+                status(&mut tests)
             }
             Step::Simulation => {
                 let seeds = if self.options.all {
