@@ -439,3 +439,53 @@ fn a_shard_without_an_address_or_a_server_is_named_with_what_to_do() {
         "layout",
     );
 }
+
+#[test]
+fn a_lost_server_takes_its_collections_down_and_no_others() {
+    let Some(servers) = Servers::start() else {
+        return;
+    };
+    let own = MongoSet::exclusive(Members::One);
+    let Some(own) = required_or_skip(own, "MongoDB") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (mongo, cassandra) = (own.uri(), servers.cassandra_address());
+    let shards = [("cassandra", &*cassandra), ("mongo", &*mongo)];
+    let server = servers.serve("hybrid", &shards, folder.path());
+    let walk = Walk(&server);
+    let phone = json!({"category": "phones", "name": "Kestrel", "price": "100"});
+    walk.put("/v1/products/PHONE-1", &phone, 201);
+    walk.post("/v1/carts", &json!({"user_id": "U-1"}), 201);
+
+    own.kill9(0).unwrap();
+    let answers = |checks: &Value, collection: &str| {
+        let checks = checks["checks"].as_array().unwrap().clone();
+        let check = checks
+            .iter()
+            .find(|check| check["collection"] == collection);
+        check.unwrap()["answers"] == true
+    };
+    let degraded = server.wait_for("/health/ready", |ready| {
+        ready.json()["status"] == "degraded"
+    });
+    let degraded = degraded.json();
+    for (collection, expected) in [
+        ("carts", true),
+        ("sessions", true),
+        ("orders", false),
+        ("products", false),
+    ] {
+        assert_eq!(answers(&degraded, collection), expected, "{degraded}");
+    }
+    let lost = server.get("/v1/products/PHONE-1");
+    assert_eq!(lost.status, 503, "{}", lost.text);
+    assert!(lost.header("retry-after").is_some(), "{}", lost.text);
+    walk.found("/v1/carts/active?user_id=U-1");
+    walk.post("/v1/sessions", &json!({}), 201);
+
+    own.restart(0).unwrap();
+    server.wait_for("/health/ready", |ready| ready.json()["status"] == "ready");
+    walk.found("/v1/products/PHONE-1");
+    server.stop();
+}

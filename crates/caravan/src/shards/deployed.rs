@@ -152,6 +152,13 @@ fn first_map(layout: &Layout) -> Result<Map> {
     Ok(Map::first(collections))
 }
 
+/// How long one attempt may look for a server: all attempts of the router together end
+/// before the request does, so that a lost server is told as lost and not as slow.
+fn patience_ms(config: &Config) -> u64 {
+    let attempts = u64::from(config.router.unavailable_retries_max) + 1;
+    (config.http.request_ms_max / (attempts + 1)).max(1)
+}
+
 /// One shard to be opened.
 struct Place<'a> {
     layout: &'a Layout,
@@ -168,19 +175,30 @@ impl Place<'_> {
     ) -> Result<Opened> {
         let opened = match declared.kind {
             EngineKind::Embedded => embedded::open(&config.data, self.name, self.layout),
-            EngineKind::Mongo => self.open_mongo(declared, address.unwrap_or_default()).await,
+            EngineKind::Mongo => {
+                let uri = address.unwrap_or_default();
+                self.open_mongo(declared, uri, patience_ms(config)).await
+            }
             EngineKind::Cassandra => self.open_cassandra(address.unwrap_or_default()).await,
             EngineKind::Memory => bail!("shard {}: memory is for tests", self.name),
         };
         opened.with_context(|| format!("shard {}", self.name))
     }
 
-    async fn open_mongo(&self, declared: &EngineDeclaration, uri: &str) -> Result<Opened> {
+    async fn open_mongo(
+        &self,
+        declared: &EngineDeclaration,
+        uri: &str,
+        patience_ms: u64,
+    ) -> Result<Opened> {
         let database = declared
             .keyspace
             .as_deref()
             .unwrap_or(layout::engine::KEYSPACE);
-        let config = MongoConfig::of_layout(self.layout, self.engine, uri, database);
+        let config = MongoConfig {
+            selection_ms_max: patience_ms,
+            ..MongoConfig::of_layout(self.layout, self.engine, uri, database)
+        };
         let engine = Arc::new(MongoEngine::open(config).await?);
         Ok(Opened {
             engine: Arc::new(Metered::new(engine.clone())),
