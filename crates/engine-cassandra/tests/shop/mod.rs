@@ -41,7 +41,7 @@ pub async fn open(config: CassandraConfig) -> CassandraEngine {
 pub fn layout(name: &str) -> Layout {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let file = format!("{name}.toml");
-    let folders = ["tests/layouts", "../../layouts", "../../layouts/drafts"];
+    let folders = ["tests/layouts", "../../layouts"];
     let path = folders
         .iter()
         .map(|folder| root.join(folder).join(&file))

@@ -5,13 +5,11 @@ use engine_mongo::commands;
 
 use super::*;
 
-/// A layout file that ships, or its draft.
+/// A layout file that ships.
 fn layout(name: &str) -> Layout {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../layouts");
     let file = format!("{name}.toml");
-    let text = std::fs::read_to_string(folder.join(&file))
-        .or_else(|_| std::fs::read_to_string(folder.join("drafts").join(&file)))
-        .unwrap();
+    let text = std::fs::read_to_string(folder.join(&file)).unwrap();
     Layout::parse(&text, &file).unwrap()
 }
 
