@@ -22,6 +22,9 @@ struct Servers {
     run: String,
 }
 
+/// Where each shard of a layout is.
+type Shards<'a> = Vec<(&'a str, &'a str)>;
+
 impl Servers {
     fn start() -> Option<Servers> {
         let label = "second".parse().unwrap();
@@ -84,7 +87,7 @@ fn every_operation_works_on_every_layout() {
     };
     let (mongo, second) = (servers.mongo.uri(), servers.second.uri());
     let cassandra = servers.cassandra_address();
-    let layouts: [(&str, &str, Vec<(&str, &str)>); 5] = [
+    let layouts: [(&str, &str, Shards<'_>); 5] = [
         ("embedded", "embedded", Vec::new()),
         (
             "mongo-sharded",
