@@ -7,7 +7,6 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
-use std::thread;
 use std::time::Duration;
 
 use engine_api::{
@@ -97,6 +96,8 @@ struct Place {
     /// What came meanwhile.
     waiting: Vec<Request>,
     answers: Vec<Answer>,
+    /// How many answers the committer waits for; none is waited for while it is 0.
+    wanted: usize,
     care: VecDeque<Care>,
     rests: bool,
     /// Why writes are refused for now.
@@ -111,6 +112,7 @@ impl Desk {
                 state: Some(Box::new(state)),
                 waiting: Vec::new(),
                 answers: Vec::new(),
+                wanted: 0,
                 care: VecDeque::new(),
                 rests: false,
                 refusal: None,
@@ -124,7 +126,7 @@ impl Desk {
         let mut place = self.place();
         let was_empty = place.is_empty();
         let answer = place.take(request, progress);
-        let is_filled = was_empty && !place.is_empty();
+        let is_filled = (was_empty && !place.is_empty()) || place.answers.len() == place.wanted;
         drop(place);
         if is_filled {
             self.filled.notify_one();
@@ -136,7 +138,7 @@ impl Desk {
 
     /// Waits for work; `None` when everything is done and nobody will come any more.
     /// `last` is how many answers the group before had: after many, the next few wait
-    /// a moment for the others, because a group costs the same whatever its size.
+    /// a moment for as many again, because a group costs the same whatever its size.
     pub(crate) fn work(&self, settled: GroupNumber, last: usize) -> Option<Work> {
         let busy = if last >= BUSY_ANSWERS { last } else { 0 };
         let mut place = self.place();
@@ -149,9 +151,11 @@ impl Desk {
             return None;
         }
         if place.answers.len() < busy {
-            drop(place);
-            thread::sleep(GATHER);
-            place = self.place();
+            place.wanted = busy;
+            let few = |place: &mut Place| place.answers.len() < busy && !place.closed;
+            let waited = self.filled.wait_timeout_while(place, GATHER, few);
+            (place, _) = waited.expect("no code panics while it holds the lock");
+            place.wanted = 0;
         }
         let group = place.group();
         if place.care.is_empty() {
