@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod engine;
+mod engines;
 mod http;
 mod orders;
 mod raw;
@@ -31,6 +32,8 @@ struct Arguments {
 enum Benchmark {
     /// The embedded engine alone against a raw group commit
     Engine,
+    /// MongoDB and Cassandra through the engines against the bare drivers
+    Engines,
     /// The shop behind HTTP against bare hyper
     Http {
         /// The product's program; the one beside this program when left out
@@ -63,9 +66,11 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.benchmark {
         None => {
             run_engine(arguments.quick)?;
+            run_engines(arguments.quick)?;
             run_http(arguments.quick, None)
         }
         Some(Benchmark::Engine) => run_engine(arguments.quick),
+        Some(Benchmark::Engines) => run_engines(arguments.quick),
         Some(Benchmark::Http { binary }) => run_http(arguments.quick, binary.as_deref()),
         Some(Benchmark::Ceilings) => http::print_ceilings(http_size(arguments.quick)),
         Some(Benchmark::Load(load)) => http::put_load(load),
@@ -79,6 +84,14 @@ fn run_engine(quick: bool) -> anyhow::Result<()> {
     let findings = engine::run(size)?;
     report::print(&findings);
     report::write("engine", &findings)?;
+    Ok(())
+}
+
+fn run_engines(quick: bool) -> anyhow::Result<()> {
+    let size = if quick { engines::QUICK } else { engines::FULL };
+    let findings = engines::run(size)?;
+    report::print(&findings);
+    report::write("engines", &findings)?;
     Ok(())
 }
 

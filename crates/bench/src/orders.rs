@@ -38,14 +38,18 @@ impl OrderNumber {
         Timestamp::from_unix_micros(STARTED_MICROS + self.0 as i64 * 200)
     }
 
-    /// The order and its stock: what one commit holds.
-    pub fn changes(self) -> Vec<Change> {
-        let product = mix(self.0 ^ 77) % PRODUCTS;
-        let key = RecordKey {
+    pub fn key(self) -> RecordKey {
+        RecordKey {
             collection: Collection::Orders,
             id: self.id(),
             shard_key: ShardKey::of_text(&self.user()),
-        };
+        }
+    }
+
+    /// The order and its stock: what one commit holds.
+    pub fn changes(self) -> Vec<Change> {
+        let product = mix(self.0 ^ 77) % PRODUCTS;
+        let key = self.key();
         let header = self.header(product);
         vec![
             Change::CreateIfAbsent {

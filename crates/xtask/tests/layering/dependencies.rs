@@ -77,7 +77,7 @@ const DRIVERS: [(&str, &[&str]); 6] = [
     ("lsm-tree", &["engine-embedded"]),
     ("tantivy", &["search"]),
     ("scylla", &["engine-cassandra"]),
-    ("mongodb", &["engine-mongo", "testbed"]),
+    ("mongodb", &["engine-mongo", "testbed", "bench"]),
     ("axum", &["http-api", "console", "bench"]),
     ("hyper", &["http-api", "console", "bench", "judge"]),
 ];
