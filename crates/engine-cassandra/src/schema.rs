@@ -63,9 +63,15 @@ pub fn statements(keyspace: &Keyspace) -> Vec<String> {
             "CREATE TYPE IF NOT EXISTS {name}.{kind} ({fields})"
         ));
     }
-    statements.extend(bookkeeping(name));
+    // As long as the tables whose changes they tell of, which the layout's checker
+    // holds above the pause between repairs: what was trimmed must not come back.
+    let grace = keyspace
+        .tables()
+        .filter_map(|table| table.options.gc_grace_seconds)
+        .max();
+    statements.extend(bookkeeping(name, grace));
     if keyspace.tables().any(is_divided_by_calendar) {
-        statements.push(calendar(name));
+        statements.push(calendar(name, grace));
     }
     for table in keyspace.tables() {
         statements.push(match table.role {
@@ -113,26 +119,32 @@ pub(crate) fn is_divided_by_calendar(table: &Table) -> bool {
     table.role == Role::Derived && table.partition.iter().any(is_calendar)
 }
 
-fn bookkeeping(keyspace: &str) -> [String; 2] {
+fn bookkeeping(keyspace: &str, grace: Option<u64>) -> [String; 2] {
+    let grace = grace.map_or_else(String::new, |seconds| {
+        format!(" WITH gc_grace_seconds = {seconds}")
+    });
     [
         // The newest number of a lane wins by being its own timestamp.
         format!(
             "CREATE TABLE IF NOT EXISTS {keyspace}.journal_lanes (anchor text, lane text, \
-             segment bigint, trimmed bigint, PRIMARY KEY ((anchor), lane))"
+             segment bigint, trimmed bigint, PRIMARY KEY ((anchor), lane)){grace}"
         ),
         format!(
             "CREATE TABLE IF NOT EXISTS {keyspace}.journal (lane text, segment bigint, number bigint, \
              state text, collection text, id text, shard_key blob, kind text, revision bigint, \
-             written_at bigint, PRIMARY KEY ((lane, segment), number))"
+             written_at bigint, PRIMARY KEY ((lane, segment), number)){grace}"
         ),
     ]
 }
 
 /// Which months or days a table has rows in, so that a listing visits no others.
-fn calendar(keyspace: &str) -> String {
+fn calendar(keyspace: &str, grace: Option<u64>) -> String {
+    let grace = grace.map_or_else(String::new, |seconds| {
+        format!(" AND gc_grace_seconds = {seconds}")
+    });
     format!(
         "CREATE TABLE IF NOT EXISTS {keyspace}.calendar (table_name text, owner blob, period text, \
-         PRIMARY KEY ((table_name, owner), period)) WITH CLUSTERING ORDER BY (period DESC)"
+         PRIMARY KEY ((table_name, owner), period)) WITH CLUSTERING ORDER BY (period DESC){grace}"
     )
 }
 

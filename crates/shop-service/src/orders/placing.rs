@@ -140,7 +140,8 @@ impl Shop {
             | OrderStatus::Cancelled
             | OrderStatus::Returned => Ok(Placed {
                 made: Made::Before,
-                order: current.into_stored(),
+                // Whoever asked first may have died on the way.
+                order: self.settle(current).await?.into_stored(),
             }),
         }
     }
@@ -186,9 +187,10 @@ impl Shop {
                 | OrderStatus::Delivered
                 | OrderStatus::Cancelled
                 | OrderStatus::Returned => {
+                    // Whoever was faster may have died on the way.
                     return Ok(Placed {
                         made,
-                        order: current.into_stored(),
+                        order: self.settle(current).await?.into_stored(),
                     });
                 }
             }
