@@ -1,7 +1,6 @@
 //! `bench engines`: MongoDB and Cassandra through our engines, against a bare loop over
 //! the same driver that sends the same statements.
 
-use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -294,16 +293,11 @@ async fn rate(
     Ok(counts.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64())
 }
 
-fn caller(
-    end: Instant,
-    call: &impl AsyncFn() -> anyhow::Result<()>,
-) -> impl Future<Output = anyhow::Result<u64>> {
-    async move {
-        let mut count = 0;
-        while Instant::now() < end {
-            call().await?;
-            count += 1;
-        }
-        Ok(count)
+async fn caller(end: Instant, call: &impl AsyncFn() -> anyhow::Result<()>) -> anyhow::Result<u64> {
+    let mut count = 0;
+    while Instant::now() < end {
+        call().await?;
+        count += 1;
     }
+    Ok(count)
 }
