@@ -6,12 +6,16 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt as lines};
 
 use crate::text::colours_wanted;
+
+/// What these say is told by the engines in their own words; who wants to hear them
+/// names them, as in `plain/info,scylla=debug`.
+const DRIVERS: [&str; 1] = ["scylla"];
 
 /// How logs look and how much of them there is, as in `plain/info` or `json/info,router=debug`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -89,8 +93,12 @@ pub fn start(wish: &LogWish) -> Result<()> {
         Format::Plain => layer.boxed(),
         Format::Json => layer.json().flatten_event(true).boxed(),
     };
+    let unnamed = DRIVERS.iter().filter(|name| !wish.text.contains(**name));
+    let filter = unnamed.fold(wish.filter.clone(), |filter, name| {
+        filter.with_target(*name, LevelFilter::OFF)
+    });
     tracing_subscriber::registry()
-        .with(layer.with_filter(wish.filter.clone()))
+        .with(layer.with_filter(filter))
         .try_init()
         .context("logging was started twice")
 }

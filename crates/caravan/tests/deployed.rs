@@ -426,6 +426,19 @@ fn a_shard_without_an_address_or_a_server_is_named_with_what_to_do() {
         "nobody says where that is",
         "--address cassandra=HOST:9042",
     );
+    let nobody = ["cassandra=127.0.0.1:1", "mongo=mongodb://127.0.0.1:1"];
+    refused(
+        &[
+            "--layout",
+            hybrid,
+            "--address",
+            nobody[0],
+            "--address",
+            nobody[1],
+        ],
+        "shard cassandra: no server answered",
+        "check addresses and servers",
+    );
     refused(
         &["--layout", hybrid, "--address", "mongo"],
         "address mongo has no shard",

@@ -182,7 +182,7 @@ impl Place<'_> {
             EngineKind::Cassandra => self.open_cassandra(address.unwrap_or_default()).await,
             EngineKind::Memory => bail!("shard {}: memory is for tests", self.name),
         };
-        opened.with_context(|| format!("shard {}", self.name))
+        opened.map_err(|error| anyhow!("shard {}: {error}", self.name))
     }
 
     async fn open_mongo(
