@@ -102,13 +102,7 @@ async fn copies_on_a_shard_that_is_not_the_owner_are_not_listed() {
     .await;
     open_sessions(&shop, 30).await;
     for number in 0..30 {
-        let image = shop
-            .router
-            .image(&by_id(number))
-            .await
-            .unwrap()
-            .unwrap()
-            .into_record();
+        let image = shop.image(&by_id(number)).await;
         let copy_to = if shop.router.map().owner(&by_id(number)).unwrap().as_str() == "a" {
             "b"
         } else {
@@ -138,13 +132,7 @@ async fn leftovers_of_an_old_move_shorten_pages_but_hide_nothing() {
     let map = shop.router.map();
     let owned_by_a = |number: &i64| map.owner(&by_id(*number)).unwrap() == &named("a");
     for number in (30..130).filter(owned_by_a) {
-        let image = shop
-            .router
-            .image(&by_id(number))
-            .await
-            .unwrap()
-            .unwrap()
-            .into_record();
+        let image = shop.image(&by_id(number)).await;
         let remove = Change::Remove {
             key: by_id(number),
             expected: image.header.revision,
@@ -190,13 +178,7 @@ async fn a_listing_starts_again_when_the_generation_changes() {
     gate.someone_arrived().await;
     shop.shard("a").ungate();
     for number in 0..3 {
-        let image = shop
-            .router
-            .image(&by_id(number))
-            .await
-            .unwrap()
-            .unwrap()
-            .into_record();
+        let image = shop.image(&by_id(number)).await;
         shop.shard("b").put_image(image).await;
     }
     let moved = [(

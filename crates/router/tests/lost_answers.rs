@@ -128,13 +128,7 @@ async fn a_change_in_doubt_is_recognised_on_the_target_after_a_move() {
     shop.shard("a")
         .raise_fence(CARTS, Scope::All, Generation(2))
         .await;
-    let image = shop
-        .router
-        .image(&cart_key("c"))
-        .await
-        .unwrap()
-        .unwrap()
-        .into_record();
+    let image = shop.image(&cart_key("c")).await;
     shop.shard("b").put_image(image).await;
     let moved = [(
         CARTS,
@@ -202,13 +196,7 @@ async fn a_refused_revision_is_proposed_higher() {
         engine_api::Timestamp::from_unix_micros(ahead_us),
         created.revision.writer(),
     );
-    let mut image = shop
-        .router
-        .image(&cart_key("c"))
-        .await
-        .unwrap()
-        .unwrap()
-        .into_record();
+    let mut image = shop.image(&cart_key("c")).await;
     image.header.cleared = ahead;
     image.header.revision = ahead;
     shop.shard("a").put_image(image).await;
@@ -227,13 +215,7 @@ async fn a_record_far_ahead_of_the_clock_is_a_clock_error() {
         engine_api::Timestamp::from_unix_micros(ahead_us),
         created.revision.writer(),
     );
-    let mut image = shop
-        .router
-        .image(&cart_key("c"))
-        .await
-        .unwrap()
-        .unwrap()
-        .into_record();
+    let mut image = shop.image(&cart_key("c")).await;
     image.header.cleared = ahead;
     image.header.revision = ahead;
     shop.shard("a").put_image(image).await;

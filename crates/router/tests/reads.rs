@@ -78,13 +78,7 @@ async fn a_read_under_way_at_a_cutover_is_read_again_from_the_target() {
     let shop = Shop::open(&["a", "b"], &[carts_on("a")]).await;
     written(&shop.router, create_cart("c")).await;
     written(&shop.router, set_line("c", "P", 1)).await;
-    let image = shop
-        .router
-        .image(&cart_key("c"))
-        .await
-        .unwrap()
-        .unwrap()
-        .into_record();
+    let image = shop.image(&cart_key("c")).await;
     shop.shard("b").put_image(image).await;
     let gate = shop.shard("a").gate_answers();
     let reading = read_later(&shop.router);
@@ -143,13 +137,7 @@ async fn a_router_that_asks_the_control_store_notices_a_move_of_another() {
     let shop = Shop::open(&["a", "b"], &[carts_on("a")]).await;
     let careful = shop.second_router(MapView::ControlStore).await;
     written(&shop.router, create_cart("c")).await;
-    let image = shop
-        .router
-        .image(&cart_key("c"))
-        .await
-        .unwrap()
-        .unwrap()
-        .into_record();
+    let image = shop.image(&cart_key("c")).await;
     shop.shard("b").put_image(image).await;
     let moved = [(
         CARTS,

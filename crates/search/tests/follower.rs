@@ -123,13 +123,7 @@ async fn what_is_written_while_the_scan_runs_is_found() {
 async fn copies_on_a_shard_that_does_not_own_them_are_not_taken() {
     let shop = shop_with_lamps().await;
     // `b` owns one other product and holds an old copy of the lamp.
-    let old = shop
-        .router
-        .image(&key("lamp"))
-        .await
-        .unwrap()
-        .unwrap()
-        .into_record();
+    let old = shop.image(&key("lamp")).await;
     let pin = Edit::Pin {
         key: key("vase").shard_key,
         shard: named("b"),
@@ -144,13 +138,7 @@ async fn copies_on_a_shard_that_does_not_own_them_are_not_taken() {
     assert_eq!(found(&index, "ваза"), ["vase"]);
 
     // An entry of the copy is a reason to look at the owner, nothing more.
-    let mut newer = shop
-        .router
-        .image(&key("torch"))
-        .await
-        .unwrap()
-        .unwrap()
-        .into_record();
+    let mut newer = shop.image(&key("torch")).await;
     newer.header.content = engine_api::Content::Live(header("torch", "Подделка", "Свет"));
     shop.shard("b").put_image(newer).await;
     assert_eq!(follower.catch_up().await.unwrap().entries, 1);
@@ -169,13 +157,7 @@ async fn a_move_of_products_means_a_rebuild_and_other_new_maps_do_not() {
     assert_eq!(follower.catch_up().await.unwrap().rebuilds, 0);
 
     for id in ["lamp", "torch"] {
-        let image = shop
-            .router
-            .image(&key(id))
-            .await
-            .unwrap()
-            .unwrap()
-            .into_record();
+        let image = shop.image(&key(id)).await;
         shop.shard("b").put_image(image).await;
     }
     let to_b = Edit::Move {
@@ -203,13 +185,7 @@ async fn a_move_of_products_means_a_rebuild_and_other_new_maps_do_not() {
 async fn a_scan_under_two_maps_does_not_count() {
     let shop = shop_with_lamps().await;
     for id in ["lamp", "torch"] {
-        let image = shop
-            .router
-            .image(&key(id))
-            .await
-            .unwrap()
-            .unwrap()
-            .into_record();
+        let image = shop.image(&key(id)).await;
         shop.shard("b").put_image(image).await;
     }
     let to_b = Edit::Move {
@@ -306,13 +282,7 @@ async fn a_shard_that_stumbles_delays_a_rebuild_and_one_that_is_gone_fails_it() 
 async fn a_record_without_a_name_is_left_out_and_counted() {
     let shop = shop_with_lamps().await;
     let (index, mut follower) = followed(&shop).await;
-    let mut image = shop
-        .router
-        .image(&key("lamp"))
-        .await
-        .unwrap()
-        .unwrap()
-        .into_record();
+    let mut image = shop.image(&key("lamp")).await;
     let nameless = header("lamp", "x", "Свет").with(Field::Name, Value::text(""));
     image.header.content = engine_api::Content::Live(nameless);
     shop.shard("a")

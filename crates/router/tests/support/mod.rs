@@ -393,6 +393,12 @@ pub struct Shop {
 }
 
 impl Shop {
+    /// The stored image of a record that must be there.
+    pub async fn image(&self, key: &RecordKey) -> Record {
+        let image = self.router.image(key).await.unwrap();
+        image.unwrap().into_record()
+    }
+
     pub async fn open(shards: &[&str], collections: &[(Collection, CollectionMap)]) -> Shop {
         Shop::open_with(shards, collections, Limits::default(), FenceKind::InStore).await
     }

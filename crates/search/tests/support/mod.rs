@@ -198,6 +198,12 @@ pub struct Shop {
 }
 
 impl Shop {
+    /// The stored image of a record that must be there.
+    pub async fn image(&self, key: &RecordKey) -> Record {
+        let image = self.router.image(key).await.unwrap();
+        image.unwrap().into_record()
+    }
+
     /// Products by id, all slots on shard `a`; `b` waits.
     pub async fn open() -> Shop {
         let shards: BTreeMap<ShardName, Arc<Shard>> = ["a", "b"]
