@@ -233,6 +233,29 @@ async fn an_order_closes_its_cart_and_a_closed_cart_refuses_a_second_order() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_repeat_is_not_refused_by_what_its_first_request_or_others_left() {
+    for (stage, user) in stages().await {
+        let owner = CartOwner::User(user.clone());
+        let (_, cart) = stage.shop.open_cart(&owner, NEVER).await.unwrap();
+        let mut wish = order(&user, "key", &[("p-1", 10, "10.00")]);
+        wish.cart = Some(cart.value.id().clone());
+        let first = place(&stage, &wish).await.unwrap();
+        // The cart is closed and everything is sold.
+        let again = place(&stage, &wish).await.unwrap();
+        assert_eq!((again.made, &again.order), (Made::Before, &first.order));
+        // And now the price has moved.
+        stage.stock("p-1", "12.00", 10).await;
+        let late = place(&stage, &wish).await.unwrap();
+        assert_eq!((late.made, &late.order), (Made::Before, &first.order));
+        // Whoever comes with another key is refused as before.
+        wish.key = "another key".parse().unwrap();
+        let refused = place(&stage, &wish).await.unwrap_err();
+        assert!(matches!(refused, ShopError::PriceMoved { .. }), "{refused}");
+        assert_eq!(stage.counts("p-1").await, counted(0, 0, 10));
+    }
+}
+
 /// The order is stopped after each of its writes in turn; then a sweeper comes,
 /// and the client sends it again.
 #[tokio::test(start_paused = true)]

@@ -33,29 +33,56 @@ impl Shop {
     /// O1: the order and its stock, or neither, once for each key.
     pub async fn place_order(&self, wish: OrderWish, seen: Revision) -> Result<Placed, ShopError> {
         let asked = asked(&wish);
-        let id = OrderId::derived(&wish.user, &wish.key);
-        if let Some(record) = self.found_order(&id, Some(&wish.user)).await? {
-            return self.repeated(&record, &wish, &asked, seen).await;
+        // Nearly every request is the first of its key, so that nobody looks for an
+        // order beforehand: the creation meets it before anything else is judged.
+        let placed = match self.looked_up(&wish).await {
+            Ok(request) => self.place_new(request, &wish, &asked, seen).await,
+            Err(error) => Err(Unplaced::before_writing(error)),
+        };
+        match placed {
+            Ok(placed) => Ok(placed),
+            Err(Unplaced::Decided(error)) => Err(error),
+            // A repeat meets the world that the first request left: its cart is closed,
+            // its pieces are sold, the price has moved since. None of that refuses it.
+            Err(Unplaced::Refused(refusal)) => {
+                let id = OrderId::derived(&wish.user, &wish.key);
+                match self.found_order(&id, Some(&wish.user)).await? {
+                    Some(record) => self.repeated(&record, &wish, &asked, seen).await,
+                    None => Err(refusal),
+                }
+            }
         }
-        let request = self.looked_up(&wish).await?;
+    }
+
+    async fn place_new(
+        &self,
+        request: OrderRequest,
+        wish: &OrderWish,
+        asked: &AskedOrder,
+        seen: Revision,
+    ) -> Result<Placed, Unplaced> {
         let pending = KeptOrder {
             order: Order::pending(&wish.user, request, self.now()),
             settlement: Settlement::Open,
             cart: wish.cart.clone(),
         };
         for _ in 0..ATTEMPTS_MAX {
-            match self.sell_at_once(&pending, seen).await? {
+            let attempt = self.sell_at_once(&pending, seen).await;
+            let decided = match attempt.map_err(Unplaced::before_writing)? {
                 AtOnce::Placed(placed) => return Ok(placed),
-                AtOnce::Exists(record) => {
-                    return self.repeated(&record, &wish, &asked, seen).await;
-                }
-                AtOnce::NotHere => return self.reserve(pending, &wish, &asked, seen).await,
+                AtOnce::Exists(record) => self.repeated(&record, wish, asked, seen).await,
+                AtOnce::NotHere => self.reserve(pending, wish, asked, seen).await,
                 // If nothing explains the refusal any more, the world has
                 // changed in between: pieces came back, or a price did.
-                AtOnce::Refused => self.explain(&pending, &wish).await?,
-            }
+                AtOnce::Refused => {
+                    let explained = self.explain(&pending, wish).await;
+                    explained.map_err(Unplaced::before_writing)?;
+                    continue;
+                }
+            };
+            return decided.map_err(Unplaced::Decided);
         }
-        Err(ShopError::Contended)
+        Err(Unplaced::Decided(ShopError::Contended))
     }
 
     /// One commit for everything. Nobody ever sees the order without its stock,
@@ -100,7 +127,6 @@ impl Shop {
         asked: &AskedOrder,
         seen: Revision,
     ) -> Result<Placed, ShopError> {
-        self.cart_closing(&pending).await?;
         let creation = self.creation(&pending)?;
         match self.router.write(creation, seen).await?.outcome {
             Outcome::Done { revision } => {
@@ -351,6 +377,23 @@ impl Shop {
     fn product_key(&self, line: &OrderLine) -> Result<RecordKey, ShopError> {
         let hints = product_hints(&line.product, Some(&line.category));
         self.key(Collection::Products, line.product.as_str(), &hints)
+    }
+}
+
+/// Why there is no new order.
+enum Unplaced {
+    /// Before anything was written: for a repeat it says nothing.
+    Refused(ShopError),
+    /// By what the order's own record says, or because a store did not answer.
+    Decided(ShopError),
+}
+
+impl Unplaced {
+    fn before_writing(error: ShopError) -> Unplaced {
+        match error {
+            ShopError::Store(_) | ShopError::Damaged { .. } => Unplaced::Decided(error),
+            refusal => Unplaced::Refused(refusal),
+        }
     }
 }
 
