@@ -216,7 +216,7 @@ enum Against {
 }
 
 const CLAIMS: [Claim; 7] = [
-    Claim::of_get("G1 GET active cart, hot", &[(Kind::CartRead, 1)], 0.70),
+    Claim::of_get("G1 GET active cart, hot", &[(Kind::HotCartRead, 1)], 0.70),
     Claim::of_get("G1 GET product page, hot", &[(Kind::ProductRead, 1)], 0.70),
     Claim::of_get("G2 GET order by id, random", &[(Kind::OrderRead, 1)], 0.45),
     Claim::of_get("G3 GET history, page of 10", &[(Kind::History, 1)], 0.25),

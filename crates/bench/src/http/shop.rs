@@ -19,8 +19,12 @@ const RECEIVED: u64 = 1_000_000_000;
 pub const ORDERS_PER_USER: u64 = 20;
 const HISTORY_PAGE: u64 = 10;
 
+/// Shoppers who are in the shop right now, and read their carts again and again (G1).
+const HOT_CARTS: u64 = 10_000;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    HotCartRead,
     CartRead,
     ProductRead,
     OrderRead,
@@ -32,7 +36,7 @@ pub enum Kind {
 impl Kind {
     fn name(self) -> &'static str {
         match self {
-            Kind::CartRead => "GET active cart",
+            Kind::HotCartRead | Kind::CartRead => "GET active cart",
             Kind::ProductRead => "GET product",
             Kind::OrderRead => "GET order",
             Kind::History => "GET history",
@@ -232,8 +236,12 @@ impl Caller for Shoppers<'_> {
         let get =
             |request: &mut Vec<u8>, path: &str| write_request(request, "GET", path, &[], None);
         match self.asked {
-            Kind::CartRead => {
-                let user = self.skewed(self.users());
+            Kind::HotCartRead | Kind::CartRead => {
+                let users = match self.asked {
+                    Kind::HotCartRead => self.users().min(HOT_CARTS),
+                    _ => self.users(),
+                };
+                let user = self.skewed(users);
                 get(
                     request,
                     &format!("/v1/carts/active?user_id={}", user_id(user)),
