@@ -63,7 +63,9 @@ pub enum Content {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartKey {
     kind: PartKind,
-    path: Vec<String>,
+    /// Shared when cloned: a record is copied with every change of one of its parts.
+    /// `None` where the kind alone names the part.
+    path: Option<Arc<[String]>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -125,41 +127,38 @@ impl PartKey {
                 found: path.len(),
             });
         }
-        Ok(PartKey { kind, path })
+        Ok(PartKey::of(kind, path))
+    }
+
+    fn of(kind: PartKind, path: impl Into<Arc<[String]>>) -> PartKey {
+        let path = Some(path.into()).filter(|path| !path.is_empty());
+        PartKey { kind, path }
     }
 
     pub fn line(product: &str) -> PartKey {
-        PartKey {
-            kind: PartKind::Line,
-            path: vec![product.to_owned()],
-        }
+        PartKey::of(PartKind::Line, [product.to_owned()])
     }
 
     pub fn contribution(product: &str, guest_cart: &str) -> PartKey {
-        PartKey {
-            kind: PartKind::Contribution,
-            path: vec![product.to_owned(), guest_cart.to_owned()],
-        }
+        let path = [product.to_owned(), guest_cart.to_owned()];
+        PartKey::of(PartKind::Contribution, path)
     }
 
     pub fn stock(zone: &str, bucket: u16) -> PartKey {
-        PartKey {
-            kind: PartKind::Stock,
-            path: vec![zone.to_owned(), bucket.to_string()],
-        }
+        PartKey::of(PartKind::Stock, [zone.to_owned(), bucket.to_string()])
     }
 
     pub fn activity() -> PartKey {
         PartKey {
             kind: PartKind::Activity,
-            path: Vec::new(),
+            path: None,
         }
     }
 
     pub fn expiry() -> PartKey {
         PartKey {
             kind: PartKind::Expiry,
-            path: Vec::new(),
+            path: None,
         }
     }
 
@@ -168,14 +167,15 @@ impl PartKey {
     }
 
     pub fn path(&self) -> &[String] {
-        &self.path
+        self.path.as_deref().unwrap_or_default()
     }
 }
 
 impl fmt::Display for PartKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.name())?;
-        self.path.iter().try_for_each(|text| write!(f, "/{text}"))
+        let mut path = self.path().iter();
+        path.try_for_each(|text| write!(f, "/{text}"))
     }
 }
 

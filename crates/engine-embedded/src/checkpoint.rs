@@ -14,7 +14,13 @@ use crate::store::{Store, StoreError};
 
 /// How much lies in memory before a checkpoint begins. More means fewer and
 /// larger tables, and more to replay after a crash.
-pub(crate) const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
+pub(crate) const MEMORY_BYTES: u64 = 64 * 1024 * 1024;
+
+/// How far the two threads stand back behind those that somebody waits for. Writing
+/// out frees the log; merging only makes later reads cheaper. When writers have to
+/// wait for a checkpoint, nobody is before it.
+const FLUSH_NICENESS: i32 = 5;
+const TIDY_NICENESS: i32 = 10;
 
 /// Writers wait for a checkpoint when this many times as much lies in memory.
 const MEMORY_TIMES_MAX: u64 = 4;
@@ -51,10 +57,11 @@ impl Checkpointer {
         failed: impl Fn(&StoreError) + Clone + Send + 'static,
     ) -> io::Result<Checkpointer> {
         let shared = Arc::new(Shared::default());
-        let spawn = |name: &str, run: fn(&Shared, &Store, &Checkpointed) -> Step| {
+        let spawn = |name: &str, niceness, run: fn(&Shared, &Store, &Checkpointed) -> Step| {
             let (shared, store) = (shared.clone(), store.clone());
             let (checkpointed, failed) = (checkpointed.clone(), failed.clone());
             let run = move || {
+                stand_back(niceness);
                 if let Err(error) = run(&shared, &store, &checkpointed) {
                     failed(&error);
                     shared.change(|work| work.stopped = true);
@@ -62,7 +69,10 @@ impl Checkpointer {
             };
             thread::Builder::new().name(name.to_owned()).spawn(run)
         };
-        let threads = vec![spawn("flush", flush)?, spawn("tidy", tidy)?];
+        let threads = vec![
+            spawn("flush", FLUSH_NICENESS, flush)?,
+            spawn("tidy", TIDY_NICENESS, tidy)?,
+        ];
         Ok(Checkpointer {
             store,
             memory_bytes,
@@ -113,6 +123,14 @@ impl Drop for Checkpointer {
 }
 
 type Step = Result<(), StoreError>;
+
+/// This thread alone, which only Linux can do. Where it may not, all go alike.
+fn stand_back(niceness: i32) {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(niceness);
+    #[cfg(not(target_os = "linux"))]
+    let _ = niceness;
+}
 
 fn flush(shared: &Shared, store: &Store, checkpointed: &Checkpointed) -> Step {
     loop {

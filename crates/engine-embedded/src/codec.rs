@@ -21,6 +21,7 @@ use output::{put_content, put_fence, put_part, put_revision, put_shard_key, put_
 const RECORD_FORMAT: u8 = 1;
 const ENTRY_CHANGED: u8 = 1;
 const ENTRY_FENCED: u8 = 2;
+const ENTRY_LENGTH_BYTES: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stored bytes are damaged: {0}")]
@@ -92,8 +93,10 @@ pub(crate) fn decode_part_key(bytes: &[u8]) -> Read<PartKey> {
     Ok(key)
 }
 
-pub(crate) fn encode_entry(written_at: Timestamp, event: &JournalEvent) -> Vec<u8> {
-    let mut out = Vec::with_capacity(96);
+/// Adds an entry behind those of the same group, its length before it.
+pub(crate) fn put_entry(out: &mut Vec<u8>, written_at: Timestamp, event: &JournalEvent) {
+    let start = out.len();
+    out.extend_from_slice(&[0; ENTRY_LENGTH_BYTES]);
     match event {
         JournalEvent::Changed {
             key,
@@ -101,23 +104,41 @@ pub(crate) fn encode_entry(written_at: Timestamp, event: &JournalEvent) -> Vec<u
             revision,
         } => {
             out.push(ENTRY_CHANGED);
-            put_signed(&mut out, i128::from(written_at.unix_micros()));
+            put_signed(out, i128::from(written_at.unix_micros()));
             out.push(match kind {
                 ChangeKind::Written => 1,
                 ChangeKind::Removed => 2,
             });
-            put_revision(&mut out, *revision);
+            put_revision(out, *revision);
             out.push(key.collection.number());
-            put_text(&mut out, key.id.as_str());
-            put_shard_key(&mut out, key);
+            put_text(out, key.id.as_str());
+            put_shard_key(out, key);
         }
         JournalEvent::Fenced { fence } => {
             out.push(ENTRY_FENCED);
-            put_signed(&mut out, i128::from(written_at.unix_micros()));
-            put_fence(&mut out, fence);
+            put_signed(out, i128::from(written_at.unix_micros()));
+            put_fence(out, fence);
         }
     }
-    out
+    let length = u32::try_from(out.len() - start - ENTRY_LENGTH_BYTES);
+    let length = length.expect("keys and fences are bounded").to_le_bytes();
+    out[start..start + ENTRY_LENGTH_BYTES].copy_from_slice(&length);
+}
+
+/// The entries of a group, in their order.
+pub(crate) fn split_entries(mut row: &[u8]) -> Read<Vec<&[u8]>> {
+    let mut entries = Vec::new();
+    while let Some((length, rest)) = row.split_first_chunk::<ENTRY_LENGTH_BYTES>() {
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok();
+        let split = length.and_then(|length| rest.split_at_checked(length));
+        let (entry, rest) = split.ok_or(Damaged("a journal entry is cut short"))?;
+        entries.push(entry);
+        row = rest;
+    }
+    match row {
+        [] => Ok(entries),
+        _ => Err(Damaged("a journal row has bytes left over")),
+    }
 }
 
 pub(crate) fn decode_entry(bytes: &[u8]) -> Read<(Timestamp, JournalEvent)> {
@@ -263,7 +284,17 @@ mod tests {
             let event = JournalEvent::Changed {
                 key: record.key, kind: ChangeKind::Removed, revision: record.header.revision,
             };
-            prop_assert_eq!(decode_entry(&encode_entry(at, &event)).unwrap(), (at, event));
+            let mut row = Vec::new();
+            put_entry(&mut row, at, &event);
+            put_entry(&mut row, at, &event);
+            let entries = split_entries(&row).unwrap();
+            prop_assert_eq!(entries.len(), 2);
+            for entry in entries {
+                prop_assert_eq!(decode_entry(entry).unwrap(), (at, event.clone()));
+            }
+            for cut in 1..row.len() / 2 {
+                prop_assert!(split_entries(&row[..cut]).is_err());
+            }
         }
     }
 

@@ -12,7 +12,9 @@ use engine_api::{
 
 use crate::batch::Space;
 use crate::cache::RecordCache;
-use crate::codec::{Damaged, decode_entry, decode_part, decode_part_key, decode_record};
+use crate::codec::{
+    Damaged, decode_entry, decode_part, decode_part_key, decode_record, split_entries,
+};
 use crate::state::{number, position};
 use crate::store::{Store, StoreError, View};
 use crate::tables::{PathPlan, PointerTable, Tables, parts_prefix, record_key};
@@ -111,26 +113,32 @@ pub(crate) fn journal(
 ) -> Result<JournalPage, EngineError> {
     let from_number = number(&from.0).map_err(|_| EngineError::PositionLost)?;
     let limit = limit.clamp(1, JOURNAL_ENTRIES_MAX);
-    // One more than asked for, from the position itself: if it, or what
-    // follows it, is gone, something was trimmed that the reader has not seen.
+    // A row is a group, under the number of its last entry: the first one from the
+    // position on holds it, or what follows it. If neither is there, something was
+    // trimmed that the reader has not seen.
     let start = Bound::Included(from_number.to_be_bytes().to_vec());
-    let rows = view
-        .range(Space::Journal, start, Bound::Unbounded)
-        .take(limit + 1);
-    let mut expected = from_number;
     let mut entries = Vec::new();
-    for (index, row) in rows.enumerate() {
+    let mut expected = None;
+    'rows: for row in view.range(Space::Journal, start, Bound::Unbounded) {
         let (key, value) = row.map_err(store_failed)?;
-        let found = number(&key)?;
-        if index == 0 && found == from_number + 1 {
-            expected = found;
-        }
-        if found != expected {
+        let last = number(&key)?;
+        let group = split_entries(&value).map_err(damaged)?;
+        let first = (last + 1)
+            .checked_sub(group.len() as u64)
+            .ok_or(Damaged("a journal row has more entries than there were"))
+            .map_err(damaged)?;
+        if expected.map_or(first > from_number + 1, |expected| first != expected) {
             return Err(EngineError::PositionLost);
         }
-        expected += 1;
-        if found > from_number && entries.len() < limit {
-            let (written_at, event) = decode_entry(&value).map_err(damaged)?;
+        expected = Some(last + 1);
+        for (found, entry) in (first..).zip(group) {
+            if found <= from_number {
+                continue;
+            }
+            if entries.len() == limit {
+                break 'rows;
+            }
+            let (written_at, event) = decode_entry(entry).map_err(damaged)?;
             entries.push(JournalEntry {
                 position: position(found),
                 written_at,
@@ -140,7 +148,7 @@ pub(crate) fn journal(
     }
     // Nothing at or after the position: fine at the very beginning, otherwise
     // the position is not from this journal, whose last entry is never trimmed.
-    if expected == from_number && from_number != 0 {
+    if expected.is_none() && from_number != 0 {
         return Err(EngineError::PositionLost);
     }
     let next = entries

@@ -20,7 +20,8 @@ use rustc_hash::FxHashMap;
 use crate::batch::{Batch, Space};
 use crate::cache::RecordCache;
 use crate::codec::{
-    decode_entry, decode_fences, encode_entry, encode_fences, encode_part, encode_record,
+    decode_entry, decode_fences, encode_fences, encode_part, encode_record, put_entry,
+    split_entries,
 };
 use crate::desk::{Answer, Group};
 use crate::read::{damaged, get, store_failed};
@@ -53,6 +54,9 @@ pub(crate) struct State {
     /// Its records that readers will ask for again, as it leaves them.
     changed: Vec<SharedRecord>,
     batch: Batch,
+    /// Its journal entries, which become one row: many of them go into one memory table
+    /// with every order, and nobody looks for a single one.
+    journal: Vec<u8>,
 }
 
 /// Groups are committed in the order of their numbers.
@@ -95,6 +99,7 @@ impl State {
             keys: Vec::new(),
             changed: Vec::new(),
             batch: Batch::default(),
+            journal: Vec::new(),
         })
     }
 
@@ -107,6 +112,11 @@ impl State {
     pub(crate) fn take_group(&mut self, answers: Vec<Answer>, rests: bool) -> Group {
         let number = self.group;
         self.group.0 += 1;
+        if !self.journal.is_empty() {
+            let last = self.journal_last.to_be_bytes();
+            self.batch.put(Space::Journal, &last, &self.journal);
+            self.journal.clear();
+        }
         self.under_way
             .push_back((number, std::mem::take(&mut self.keys)));
         Group {
@@ -143,7 +153,7 @@ impl State {
     }
 
     pub(crate) fn has_writes(&self) -> bool {
-        !self.batch.is_empty()
+        !self.batch.is_empty() || !self.journal.is_empty()
     }
 
     pub(crate) fn apply(
@@ -283,23 +293,28 @@ impl State {
         Ok(records)
     }
 
-    /// The last entry stays, so that numbers go on after it.
+    /// Whole groups go, and the last one stays, so that numbers go on after it.
     fn trim_journal(&mut self, before: Timestamp, items_max: usize) -> Result<usize, EngineError> {
         let to = Bound::Excluded(self.journal_last.to_be_bytes().to_vec());
-        let mut trimmed = 0;
-        for row in self
+        let rows = self
             .store
             .view()
-            .range(Space::Journal, Bound::Unbounded, to)
-            .take(items_max)
-        {
-            let (key, value) = row.map_err(store_failed)?;
-            let (written_at, _) = decode_entry(&value).map_err(damaged)?;
-            if written_at >= before {
+            .range(Space::Journal, Bound::Unbounded, to);
+        let mut trimmed = 0;
+        for row in rows {
+            if trimmed >= items_max {
                 break;
             }
+            let (key, value) = row.map_err(store_failed)?;
+            let entries = split_entries(&value).map_err(damaged)?;
+            for entry in &entries {
+                let (written_at, _) = decode_entry(entry).map_err(damaged)?;
+                if written_at >= before {
+                    return Ok(trimmed);
+                }
+            }
             self.batch.remove(Space::Journal, &key);
-            trimmed += 1;
+            trimmed += entries.len();
         }
         Ok(trimmed)
     }
@@ -315,19 +330,13 @@ impl State {
     /// `before` is what stands there now.
     fn write(&mut self, before: Option<&Record>, record: Record) -> Result<(), EngineError> {
         let (collection, id) = (record.key.collection, record.key.id.clone());
-        let apart = |kind| self.tables.stands_apart(collection, kind);
-        let inside = |record: &Record| -> Vec<_> {
-            let parts = record.parts.iter().filter(|(key, _)| !apart(key.kind()));
-            parts
-                .map(|(key, part)| (key.clone(), part.revision))
-                .collect()
-        };
+        let inside = |record| self.tables.parts_inside(record);
         let body_stands = before.is_some_and(|before| {
-            before.header == record.header && inside(before) == inside(&record)
+            let revised = |record| inside(record).map(|(key, part)| (key, part.revision));
+            before.header == record.header && revised(before).eq(revised(&record))
         });
         if !body_stands {
-            let parts = record.parts.iter().filter(|(key, _)| !apart(key.kind()));
-            let body = encode_record(&record, parts);
+            let body = encode_record(&record, inside(&record));
             self.batch
                 .put(Space::Records, &record_key(collection, &id), &body);
             self.write_pointers(before, &record)?;
@@ -429,9 +438,7 @@ impl State {
 
     fn append(&mut self, written_at: Timestamp, event: &JournalEvent) {
         self.journal_last += 1;
-        let entry = encode_entry(written_at, event);
-        self.batch
-            .put(Space::Journal, &self.journal_last.to_be_bytes(), &entry);
+        put_entry(&mut self.journal, written_at, event);
     }
 }
 

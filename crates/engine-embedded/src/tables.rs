@@ -4,7 +4,9 @@ use engine_api::layout::key::encode_value;
 use engine_api::layout::{
     AccessPath, Collection, Direction, Field, Fields, KeyColumn, PartKind, Parts, Role, Table,
 };
-use engine_api::{Change, Content, EngineError, PartKey, Record, RecordId, RecordKey, Timestamp};
+use engine_api::{
+    Change, Content, EngineError, Part, PartKey, Record, RecordId, RecordKey, Timestamp,
+};
 
 use crate::codec::put_part_key;
 
@@ -80,6 +82,16 @@ impl Tables {
     /// a few bytes and not the whole product.
     pub(crate) fn stands_apart(&self, collection: Collection, kind: PartKind) -> bool {
         kind == PartKind::Stock && self.has_parts_apart(collection)
+    }
+
+    /// The parts that stand in the record's body.
+    pub(crate) fn parts_inside<'a>(
+        &self,
+        record: &'a Record,
+    ) -> impl Iterator<Item = (&'a PartKey, &'a Part)> + use<'a> {
+        let apart = self.has_parts_apart(record.key.collection);
+        let parts = record.parts.iter();
+        parts.filter(move |(key, _)| !(apart && key.kind() == PartKind::Stock))
     }
 
     pub(crate) fn has_parts_apart(&self, collection: Collection) -> bool {

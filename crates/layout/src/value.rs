@@ -97,6 +97,11 @@ impl Fields {
         Fields::default()
     }
 
+    /// None yet, with room for so many.
+    pub fn with_capacity(fields: usize) -> Fields {
+        Fields(Arc::new(Vec::with_capacity(fields)))
+    }
+
     /// The same fields with one more, or with another value of it.
     ///
     /// # Panics

@@ -115,8 +115,9 @@ impl<'a> Input<'a> {
         match self.byte()? {
             0 => Ok(Content::Removed),
             1 => {
-                let mut fields = Fields::new();
-                for _ in 0..self.count()? {
+                let count = self.count()?;
+                let mut fields = Fields::with_capacity(count.min(Field::ALL.len()));
+                for _ in 0..count {
                     let field =
                         Field::from_number(self.byte()?).ok_or(Damaged("a field is unknown"))?;
                     let value = self.value(0)?;

@@ -34,11 +34,14 @@ pub(crate) fn order_hints(id: &OrderId, user: Option<&UserId>) -> Fields {
     with_optional(hints, [(Field::UserId, user.map(text))])
 }
 
+/// The most fields that an order's header has.
+const HEADER_FIELDS: usize = 14;
+
 pub(crate) fn order_header(kept: &KeptOrder) -> Fields {
     let order = &kept.order;
     let header = order.header();
     let lines = order.lines().iter().map(order_line).collect();
-    let fields = Fields::new()
+    let fields = Fields::with_capacity(HEADER_FIELDS)
         .with(Field::OrderId, text(&header.id))
         .with(Field::UserId, text(&header.user))
         .with(Field::Status, Value::text(status_text(header.status)))
