@@ -40,6 +40,9 @@ pub(crate) struct State {
     store: Store,
     tables: Arc<Tables>,
     gate: Gate,
+    /// The oldest entry that is kept, or the next one if none is. Known here, because
+    /// to look for it means to step over everything that was trimmed.
+    journal_first: u64,
     journal_last: u64,
     /// Written and not yet on disk, with the group that will bring it there. What
     /// is not here, readers see as it stands.
@@ -83,10 +86,15 @@ impl State {
             Some(key) => number(&key)?,
             None => 0,
         };
+        let journal_first = match store.first_key(Space::Journal).map_err(store_failed)? {
+            Some(key) => number(&key)?,
+            None => journal_last + 1,
+        };
         Ok(State {
             store,
             tables,
             gate: Gate::restore(fences, terms),
+            journal_first,
             journal_last,
             pending: FxHashMap::default(),
             pending_control: BTreeMap::new(),
@@ -96,6 +104,10 @@ impl State {
             changed: Vec::new(),
             batch: Batch::default(),
         })
+    }
+
+    pub(crate) fn journal_first(&self) -> u64 {
+        self.journal_first
     }
 
     pub(crate) fn journal_last(&self) -> u64 {
@@ -114,6 +126,7 @@ impl State {
             batch: std::mem::take(&mut self.batch),
             changed: std::mem::take(&mut self.changed),
             answers,
+            journal_first: self.journal_first,
             journal_last: self.journal_last,
             rests,
         }
@@ -299,6 +312,7 @@ impl State {
                 break;
             }
             self.batch.remove(Space::Journal, &key);
+            self.journal_first = number(&key)? + 1;
             trimmed += 1;
         }
         Ok(trimmed)

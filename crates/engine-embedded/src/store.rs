@@ -115,6 +115,12 @@ impl Store {
         self.0.cache.get(key, u64::MAX)
     }
 
+    pub(crate) fn first_key(&self, space: Space) -> Result<Option<Slice>, StoreError> {
+        let view = self.view();
+        let first = self.0.tree(space).first_key_value(view.sight.until, None);
+        Ok(first.map(Guard::key).transpose()?)
+    }
+
     pub(crate) fn last_key(&self, space: Space) -> Result<Option<Slice>, StoreError> {
         let view = self.view();
         let last = self.0.tree(space).last_key_value(view.sight.until, None);
