@@ -10,6 +10,7 @@
 //! silently ignored is found out on the day it is needed. Written by hand, because
 //! the crates for this take more lines to be told which variables are unknown.
 
+mod addresses;
 mod keys;
 
 use std::ffi::OsString;
@@ -28,6 +29,8 @@ use crate::arguments::SettingsArguments;
 use crate::logging::LogWish;
 use crate::serve::Upkeep;
 use crate::shards::SHARDS_MAX;
+
+pub use addresses::Addresses;
 
 const DEFAULT_DIRECTORY: &str = "./caravan-data";
 
@@ -54,8 +57,7 @@ pub struct Config {
     pub shards: Option<u16>,
     /// `None`: everything in the data directory.
     pub layout: Option<PathBuf>,
-    /// Where the shards of the layout are: `SHARD=ADDRESS`, separated by spaces.
-    pub addresses: String,
+    pub addresses: Addresses,
     pub shop: Settings,
     pub router: Limits,
     pub http: HttpLimits,
@@ -70,7 +72,7 @@ impl Default for Config {
             log: LogWish::default(),
             shards: None,
             layout: None,
-            addresses: String::new(),
+            addresses: Addresses::default(),
             shop: Settings::default(),
             router: Limits::default(),
             http: HttpLimits::default(),
@@ -115,7 +117,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The settings as a file that could be given with `--config`.
+    /// The settings as a file that could be given with `--config`, but for passwords.
     pub fn text(&self) -> String {
         toml::to_string(&keys::table(self)).expect("a table of texts and numbers is TOML")
     }
@@ -136,6 +138,7 @@ impl Config {
             self.layout.is_some() || self.addresses.is_empty(),
             "addresses are of a layout's shards: give the layout too, with --layout FILE"
         );
+        self.addresses.by_shard()?;
         self.router
             .check()
             .map_err(|error| anyhow!("router.{error}"))?;

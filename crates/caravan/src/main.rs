@@ -29,6 +29,8 @@ mod map_command;
 
 mod progress;
 
+mod secrets;
+
 mod text;
 
 use std::io::{self, Write};
@@ -130,7 +132,7 @@ fn first_paragraph(text: &str) -> String {
 }
 
 fn failed(sentence: &str) -> ExitCode {
-    eprintln!("caravan: {sentence}");
+    eprintln!("caravan: {}", secrets::masked(sentence));
     ExitCode::from(EXIT_FAILED)
 }
 

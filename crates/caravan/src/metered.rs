@@ -10,7 +10,7 @@ use engine_api::{
     MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage,
     Seal, SharedRecord, Timestamp, WriteContext,
 };
-use engine_embedded::{CommitCounts, EmbeddedEngine};
+use engine_embedded::EmbeddedEngine;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -111,9 +111,9 @@ impl Metered {
         }
     }
 
-    /// Only an engine in this process counts its commits.
-    pub fn commit_counts(&self) -> Option<&CommitCounts> {
-        self.embedded.as_ref().map(|engine| engine.commit_counts())
+    /// Only an engine in this process counts its commits and journal entries.
+    pub fn as_embedded(&self) -> Option<&EmbeddedEngine> {
+        self.embedded.as_deref()
     }
 
     pub fn meters(&self) -> impl Iterator<Item = (Operation, &Meter)> {

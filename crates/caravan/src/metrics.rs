@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine_api::World;
-use engine_embedded::CommitCounts;
+use engine_embedded::EmbeddedEngine;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -38,10 +38,27 @@ pub struct Figures {
     pub world: Arc<dyn World>,
 }
 
+/// A figure of each shard in this process: name, help and where it stands.
+type EmbeddedFigure = (&'static str, &'static str, fn(&EmbeddedEngine) -> u64);
+
+const EMBEDDED_COUNTERS: [EmbeddedFigure; 2] = [
+    (
+        "caravan_engine_commits",
+        "Durable commits, each of all requests that waited",
+        |engine| engine.commit_counts().commits.load(Ordering::Relaxed),
+    ),
+    (
+        "caravan_engine_commit_requests",
+        "Requests in these commits: divided by the commits, the size of a batch",
+        |engine| engine.commit_counts().requests.load(Ordering::Relaxed),
+    ),
+];
+
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         self.encode_latency(&mut encoder)?;
-        self.encode_engines(&mut encoder)?;
+        self.encode_failures(&mut encoder)?;
+        self.encode_embedded(&mut encoder)?;
         self.encode_tasks(&mut encoder)?;
         self.encode_search(&mut encoder)
     }
@@ -74,7 +91,7 @@ impl Figures {
         Ok(())
     }
 
-    fn encode_engines(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    fn encode_failures(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let mut family = encoder.encode_descriptor(
             "caravan_engine_operation_failures",
             "Operations that an engine answered with an error",
@@ -92,32 +109,35 @@ impl Figures {
                 }
             }
         }
-        type OfShard = fn(&CommitCounts) -> &AtomicU64;
-        let figures: [(&str, &str, OfShard); 2] = [
-            (
-                "caravan_engine_commits",
-                "Durable commits, each of all requests that waited",
-                |counts| &counts.commits,
-            ),
-            (
-                "caravan_engine_commit_requests",
-                "Requests in these commits: divided by the commits, the size of a batch",
-                |counts| &counts.requests,
-            ),
-        ];
-        for (name, help, of_shard) in figures {
+        Ok(())
+    }
+
+    fn encode_embedded(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        for (name, help, count) in EMBEDDED_COUNTERS {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (shard, metered) in &self.shards {
-                let Some(counts) = metered.commit_counts() else {
-                    continue;
-                };
-                let count = of_shard(counts).load(Ordering::Relaxed);
+            for (shard, engine) in self.embedded() {
                 family
                     .encode_family(&[("shard", shard.as_str())])?
-                    .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+                    .encode_counter::<NoLabelSet, _, u64>(&count(engine), None)?;
             }
         }
+        let mut family = encoder.encode_descriptor(
+            "caravan_engine_journal_entries",
+            "Journal entries written and not yet trimmed",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (shard, engine) in self.embedded() {
+            family
+                .encode_family(&[("shard", shard.as_str())])?
+                .encode_gauge(&engine.journal_entries())?;
+        }
         Ok(())
+    }
+
+    fn embedded(&self) -> impl Iterator<Item = (&ShardName, &EmbeddedEngine)> {
+        let shards = self.shards.iter();
+        shards.filter_map(|(shard, metered)| Some((shard, metered.as_embedded()?)))
     }
 
     fn encode_tasks(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {

@@ -440,7 +440,7 @@ fn a_shard_without_an_address_or_a_server_is_named_with_what_to_do() {
     );
     refused(
         &["--layout", hybrid, "--address", "mongo"],
-        "address mongo has no shard",
+        "address 1 has no shard",
         "SHARD=ADDRESS",
     );
     refused(

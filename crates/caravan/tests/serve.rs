@@ -101,6 +101,40 @@ fn the_sample_can_be_browsed_searched_and_measured() {
     assert!(!log.contains('\x1b') && !log.contains("ERROR"), "{log}");
 }
 
+/// The value of a figure of the first shard.
+fn figure(server: &Server, name: &str) -> u64 {
+    let metrics = server.get("/metrics").text;
+    let wanted = format!("{name}{{shard=\"shard-1\"}} ");
+    let mut values = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix(&wanted));
+    let value = values.next();
+    value
+        .unwrap_or_else(|| panic!("{name} is missing in\n{metrics}"))
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn commits_and_the_length_of_the_journal_are_told_and_the_latter_outlives_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    assert_eq!(figure(&server, "caravan_engine_journal_entries"), 0);
+    let commits = figure(&server, "caravan_engine_commits_total");
+    let requests = figure(&server, "caravan_engine_commit_requests_total");
+    for user in ["USER-1", "USER-2", "USER-3"] {
+        let body = json!({ "user_id": user }).to_string();
+        assert_eq!(server.send("POST", "/v1/carts", &[], &body).status, 201);
+    }
+    assert_eq!(figure(&server, "caravan_engine_journal_entries"), 3);
+    assert_eq!(figure(&server, "caravan_engine_commits_total"), commits + 3);
+    // Upkeep asks too, and commits nothing here.
+    assert!(figure(&server, "caravan_engine_commit_requests_total") >= requests + 3);
+    server.kill();
+    let server = Server::start(folder.path(), &[]);
+    assert_eq!(figure(&server, "caravan_engine_journal_entries"), 3);
+}
+
 #[test]
 fn an_order_outlives_the_server_that_was_killed_after_its_answer() {
     let folder = tempfile::tempdir().unwrap();

@@ -48,6 +48,7 @@ pub(crate) struct Committer {
 /// What the threads and the engine tell one another.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
+    journal_first: AtomicU64,
     journal_last: AtomicU64,
     pub counts: CommitCounts,
     /// Why nothing is written any more.
@@ -69,6 +70,7 @@ pub(crate) struct Parts {
 impl Committer {
     pub(crate) fn start(parts: Parts) -> io::Result<Committer> {
         let progress = Arc::new(Progress {
+            journal_first: AtomicU64::new(parts.state.journal_first()),
             journal_last: AtomicU64::new(parts.state.journal_last()),
             ..Progress::default()
         });
@@ -108,6 +110,13 @@ impl Committer {
     /// The number of the last journal entry on disk.
     pub(crate) fn journal_last(&self) -> u64 {
         self.progress.journal_last.load(Ordering::Acquire)
+    }
+
+    /// How many journal entries are kept. Both numbers only rise; with the lower one read
+    /// first, a group that comes between makes the journal seem longer, never negative.
+    pub(crate) fn journal_entries(&self) -> u64 {
+        let first = self.progress.journal_first.load(Ordering::Acquire);
+        (self.journal_last() + 1).saturating_sub(first)
     }
 
     pub(crate) async fn ask<T>(
@@ -235,6 +244,9 @@ impl Working {
             self.progress
                 .journal_last
                 .store(group.journal_last, Ordering::Release);
+            self.progress
+                .journal_first
+                .store(group.journal_first, Ordering::Release);
             self.checkpointer.look(memory_bytes, sequence);
         }
         if group.rests {

@@ -69,6 +69,7 @@ pub(crate) struct Group {
     /// Records for the readers' cache, in the order of their changes.
     pub changed: Vec<SharedRecord>,
     pub answers: Vec<Answer>,
+    pub journal_first: u64,
     pub journal_last: u64,
     /// Everything goes to tables on disk before it is answered.
     pub rests: bool,

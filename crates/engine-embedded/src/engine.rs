@@ -137,6 +137,11 @@ impl EmbeddedEngine {
         self.committer.counts()
     }
 
+    /// Entries that the journal keeps: written and not yet trimmed.
+    pub fn journal_entries(&self) -> u64 {
+        self.committer.journal_entries()
+    }
+
     async fn commit(
         &self,
         changes: Vec<Change>,

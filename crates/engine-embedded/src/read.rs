@@ -15,7 +15,7 @@ use crate::cache::RecordCache;
 use crate::codec::{
     Damaged, decode_entry, decode_part, decode_part_key, decode_record, split_entries,
 };
-use crate::state::{number, position};
+use crate::state::{first_entry, number, position};
 use crate::store::{Store, StoreError, View};
 use crate::tables::{PathPlan, PointerTable, Tables, parts_prefix, record_key};
 
@@ -123,10 +123,7 @@ pub(crate) fn journal(
         let (key, value) = row.map_err(store_failed)?;
         let last = number(&key)?;
         let group = split_entries(&value).map_err(damaged)?;
-        let first = (last + 1)
-            .checked_sub(group.len() as u64)
-            .ok_or(Damaged("a journal row has more entries than there were"))
-            .map_err(damaged)?;
+        let first = first_entry(last, &group)?;
         if expected.map_or(first > from_number + 1, |expected| first != expected) {
             return Err(EngineError::PositionLost);
         }

@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 use crate::batch::{Batch, Space};
 use crate::cache::RecordCache;
 use crate::codec::{
-    decode_entry, decode_fences, encode_fences, encode_part, encode_record, put_entry,
+    Damaged, decode_entry, decode_fences, encode_fences, encode_part, encode_record, put_entry,
     split_entries,
 };
 use crate::desk::{Answer, Group};
@@ -41,6 +41,9 @@ pub(crate) struct State {
     store: Store,
     tables: Arc<Tables>,
     gate: Gate,
+    /// The oldest entry that is kept, or the next one if none is. Known here, because
+    /// to look for it means to step over everything that was trimmed.
+    journal_first: u64,
     journal_last: u64,
     /// Written and not yet on disk, with the group that will bring it there. What
     /// is not here, readers see as it stands.
@@ -87,10 +90,19 @@ impl State {
             Some(key) => number(&key)?,
             None => 0,
         };
+        let whole = (Bound::Unbounded, Bound::Unbounded);
+        let journal_first = match store.view().range(Space::Journal, whole.0, whole.1).next() {
+            Some(row) => {
+                let (key, value) = row.map_err(store_failed)?;
+                first_entry(number(&key)?, &split_entries(&value).map_err(damaged)?)?
+            }
+            None => journal_last + 1,
+        };
         Ok(State {
             store,
             tables,
             gate: Gate::restore(fences, terms),
+            journal_first,
             journal_last,
             pending: FxHashMap::default(),
             pending_control: BTreeMap::new(),
@@ -101,6 +113,10 @@ impl State {
             batch: Batch::default(),
             journal: Vec::new(),
         })
+    }
+
+    pub(crate) fn journal_first(&self) -> u64 {
+        self.journal_first
     }
 
     pub(crate) fn journal_last(&self) -> u64 {
@@ -124,6 +140,7 @@ impl State {
             batch: std::mem::take(&mut self.batch),
             changed: std::mem::take(&mut self.changed),
             answers,
+            journal_first: self.journal_first,
             journal_last: self.journal_last,
             rests,
         }
@@ -314,6 +331,7 @@ impl State {
                 }
             }
             self.batch.remove(Space::Journal, &key);
+            self.journal_first = number(&key)? + 1;
             trimmed += entries.len();
         }
         Ok(trimmed)
@@ -469,6 +487,12 @@ pub(crate) fn number(bytes: &[u8]) -> Result<u64, EngineError> {
         reason: "a number has a wrong length".to_owned(),
     })?;
     Ok(u64::from_be_bytes(bytes))
+}
+
+/// The number of a group's first journal entry: its row bears that of the last.
+pub(crate) fn first_entry(last: u64, entries: &[&[u8]]) -> Result<u64, EngineError> {
+    let first = (last + 1).checked_sub(entries.len() as u64);
+    first.ok_or_else(|| damaged(Damaged("a journal row has more entries than there were")))
 }
 
 fn control_key(name: &str) -> Vec<u8> {

@@ -8,7 +8,7 @@ use engine_api::layout::{Collection, Layout, Table};
 use crate::sharding::Sharding;
 
 /// One MongoDB database as a place for records.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MongoConfig {
     /// `mongodb://host:port,…/?replicaSet=name`
     pub uri: String,
@@ -68,6 +68,15 @@ impl MongoConfig {
 
     pub(crate) fn secondary_max(&self) -> Duration {
         Duration::from_millis(self.secondary_ms_max)
+    }
+}
+
+/// Without the address, which may hold a password.
+impl std::fmt::Debug for MongoConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MongoConfig")
+            .field("database", &self.database)
+            .finish_non_exhaustive()
     }
 }
 

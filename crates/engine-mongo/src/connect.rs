@@ -44,9 +44,8 @@ pub(crate) struct Connected {
 /// A driver's handle on the database: majority and journal for writes, the
 /// majority's view of the primary for reads.
 pub(crate) async fn connect(config: &MongoConfig) -> Result<Connected, OpenError> {
-    let bad = |error: Error| OpenError::BadUri {
-        reason: error.to_string(),
-    };
+    check_uri(&config.uri)?;
+    let bad = |error: Error| bad_uri(&config.uri, &error);
     let mut options = ClientOptions::parse(&config.uri).await.map_err(bad)?;
     options.app_name.get_or_insert_with(|| "caravan".to_owned());
     options.server_selection_timeout = Some(config.selection_max());
@@ -229,6 +228,31 @@ async fn probe(
     let admin = client.database("admin");
     let asking = admin.run_command(doc! { "hello": 1 });
     tokio::time::timeout(PROBE_MAX, asking).await.ok()?.ok()
+}
+
+/// A slash in a password ends the hosts for the driver, which then takes the user and the
+/// beginning of the password for a server, and its errors name servers.
+fn check_uri(uri: &str) -> Result<(), OpenError> {
+    let rest = uri.split_once("://").map_or(uri, |(_, rest)| rest);
+    let (hosts, options) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
+    if hosts.contains('@') || !options.contains('@') {
+        return Ok(());
+    }
+    let reason = "an @ stands behind the first / or ?: in name and password write / as %2F, ? as %3F and @ as %40";
+    Err(OpenError::BadUri {
+        reason: reason.to_owned(),
+    })
+}
+
+/// What the driver says about an address may quote any piece of it.
+fn bad_uri(uri: &str, error: &Error) -> OpenError {
+    let reason = match uri.contains('@') {
+        true => {
+            "in name and password write : / ? # [ ] @ % as %XX, and check the options".to_owned()
+        }
+        false => error.to_string(),
+    };
+    OpenError::BadUri { reason }
 }
 
 /// Hosts only: the address of the configuration may hold a password.

@@ -4,17 +4,14 @@ use axum::body::Bytes;
 use axum::http::header::{CONTENT_TYPE, ETAG, HeaderValue, LOCATION};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::Response;
-use engine_api::{Cursor, Revision, Timestamp};
-use layout::AccessPath;
+use engine_api::{Revision, Timestamp};
 use model::Money;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, Serializer};
-use shop_service::{Listing, PageWish, Stored};
+use shop_service::Stored;
 
-use crate::cursor;
 use crate::extract::{CARAVAN_TOKEN, Conditions, Seen};
-use crate::limits::HttpLimits;
-use crate::problem::{Code, Problem};
+use crate::problem::Problem;
 use crate::token;
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -25,8 +22,6 @@ const HEADERS: usize = 4;
 
 /// What most answers fit in without growing.
 const BODY_BYTES_EXPECTED: usize = 1024;
-
-const RECORDS_DEFAULT: usize = 20;
 
 /// All that a path's piece may not hold as it is.
 const PIECE: &AsciiSet = &NON_ALPHANUMERIC
@@ -161,45 +156,6 @@ pub(crate) fn set_token(headers: &mut HeaderMap, revision: Revision) {
 
 fn value(ascii: &[u8]) -> HeaderValue {
     HeaderValue::from_bytes(ascii).expect("letters, digits and quotes are a header's value")
-}
-
-/// The page that `limit` and `cursor` ask for.
-pub(crate) fn page_wish(
-    limits: &HttpLimits,
-    limit: Option<usize>,
-    cursor: Option<&str>,
-    path: AccessPath,
-    whose: &str,
-) -> Result<PageWish, Problem> {
-    let limit = checked_limit(limit, limits.page_records_max)?;
-    let after = match cursor {
-        None => None,
-        Some(text) => Some(cursor::decode(text, path, whose).ok_or_else(|| {
-            let detail = "this cursor belongs to no such listing, start again without one";
-            Problem::new(Code::UnknownCursor, detail)
-        })?),
-    };
-    Ok(PageWish { after, limit })
-}
-
-pub(crate) fn checked_limit(limit: Option<usize>, most: usize) -> Result<usize, Problem> {
-    match limit {
-        None => Ok(RECORDS_DEFAULT.min(most)),
-        Some(limit) if (1..=most).contains(&limit) => Ok(limit),
-        Some(_) => Err(Problem::field("limit", format!("choose 1 to {most}"))),
-    }
-}
-
-pub(crate) fn next_cursor<T>(
-    listing: &Listing<T>,
-    path: AccessPath,
-    whose: &str,
-) -> Result<Option<String>, Problem> {
-    let text = |next: &Cursor| {
-        cursor::encode(next, path, whose)
-            .ok_or_else(|| Problem::internal(format!("{path} is sorted by what no cursor holds")))
-    };
-    listing.next.as_ref().map(text).transpose()
 }
 
 /// RFC 3339 with microseconds, written by hand: every answer has several.

@@ -44,6 +44,7 @@ mod routes;
 
 mod answer;
 mod cursor;
+mod pages;
 mod problem;
 mod schema;
 mod token;

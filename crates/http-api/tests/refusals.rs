@@ -446,6 +446,53 @@ async fn wrong_bodies_are_answered_with_problems() {
 }
 
 #[tokio::test]
+async fn a_wrong_number_is_told_what_to_choose() {
+    const QUANTITIES: &str = "choose a whole number from 1 to 10000, not ";
+    const PIECES: &str = "choose a whole number from 0 to 1000000000000, not ";
+    const AMOUNTS: &str = "expected an amount as text, such as \"19.90\"";
+    async fn check(asked: support::Asked<'_>, field: &str, said: &str) {
+        let problem = asked.send().await.problem(422, "invalid-field");
+        assert_eq!(problem["field"], field, "{problem}");
+        assert!(
+            problem["detail"].as_str().unwrap().contains(said),
+            "{problem}"
+        );
+    }
+    let served = Served::start().await;
+    for (given, shown) in [
+        (json!(0), "0"),
+        (json!(-1), "-1"),
+        (json!(1.5), "1.5"),
+        (json!("two"), "text"),
+        (json!(null), "null"),
+        (json!(10_001), "10001"),
+        (json!(99_999_999_999_u64), "99999999999"),
+    ] {
+        let said = format!("{QUANTITIES}{shown}");
+        let item = served.put("/v1/carts/c/items/p", json!({ "quantity": given }));
+        check(item, "quantity", &said).await;
+        let mut order: Value = serde_json::from_str(GOOD_ORDER).unwrap();
+        order["lines"][0]["quantity"] = given;
+        let order = served.post("/v1/orders", order);
+        let order = order.header("idempotency-key", "k-1");
+        check(order, "lines[0].quantity", &said).await;
+    }
+    for (given, shown) in [
+        (json!(-1), "-1"),
+        (json!(0.5), "0.5"),
+        (json!("many"), "text"),
+        (json!(1_000_000_000_001_u64), "1000000000001"),
+    ] {
+        let delivery = served.put("/v1/products/p/stock/z", json!({ "received": given }));
+        check(delivery, "received", &format!("{PIECES}{shown}")).await;
+    }
+    for given in [json!(1), json!(-1), json!(19.9), json!(null)] {
+        let product = json!({ "category": "c", "name": "n", "price": given });
+        check(served.put("/v1/products/p", product), "price", AMOUNTS).await;
+    }
+}
+
+#[tokio::test]
 async fn a_syntax_error_says_line_and_column() {
     let served = Served::start().await;
     let body = b"{\n  \"user_id\": u\n}".to_vec();

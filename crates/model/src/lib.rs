@@ -18,6 +18,8 @@ mod id;
 
 mod time;
 
+mod number;
+
 mod quantity;
 
 mod money;
@@ -61,8 +63,8 @@ pub use cart::{
 };
 
 pub use stock::{
-    ClaimOutcome, GiveOutcome, RESERVATIONS_HELD_MAX, RESERVATIONS_KEPT_MAX, Reservation,
-    ReservationState, Stock, StockCounts, StockError, TakeOutcome,
+    ClaimOutcome, GiveOutcome, RECEIVED_MAX, RESERVATIONS_HELD_MAX, RESERVATIONS_KEPT_MAX,
+    Received, Reservation, ReservationState, Stock, StockCounts, StockError, TakeOutcome,
 };
 
 pub use product::{Bucket, PriceMoved, Product, ProductError, STOCKS_MAX, StockKey, Take};

@@ -6,7 +6,8 @@
 
 use crate::quantity::Quantity;
 use rust_decimal::Decimal;
-use serde::{Deserialize, Serialize};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use thiserror::Error;
 
@@ -17,8 +18,8 @@ pub const AMOUNT_MAX: u64 = 1_000_000_000_000;
 /// Digits after the point.
 pub const AMOUNT_SCALE_MAX: u32 = 4;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(into = "String")]
 pub struct Money(Decimal);
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -91,11 +92,23 @@ impl Money {
     }
 }
 
-impl TryFrom<String> for Money {
-    type Error = MoneyError;
+impl<'de> Deserialize<'de> for Money {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(AmountVisitor)
+    }
+}
 
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        Self::parse(&text)
+struct AmountVisitor;
+
+impl Visitor<'_> for AmountVisitor {
+    type Value = Money;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an amount as text, such as \"19.90\"")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Money, E> {
+        Money::parse(text).map_err(E::custom)
     }
 }
 

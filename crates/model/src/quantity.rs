@@ -1,14 +1,16 @@
 //! How many pieces of one product: never zero, never more than a warehouse picks.
 
-use serde::{Deserialize, Serialize};
+use crate::number;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use thiserror::Error;
 
 /// Pieces of one product in one line.
 pub const QUANTITY_MAX: u32 = 10_000;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "u32", into = "u32")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(into = "u32")]
 pub struct Quantity(u32);
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -42,11 +44,10 @@ impl Quantity {
     }
 }
 
-impl TryFrom<u32> for Quantity {
-    type Error = QuantityError;
-
-    fn try_from(pieces: u32) -> Result<Self, Self::Error> {
-        Self::new(pieces)
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let pieces = number::whole(deserializer, 1..=u64::from(QUANTITY_MAX))?;
+        Self::from_pieces(pieces).map_err(D::Error::custom)
     }
 }
 

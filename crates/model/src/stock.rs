@@ -16,9 +16,10 @@
 //! order's first `created_at` (W10).
 
 use crate::id::OrderId;
+use crate::number;
 use crate::quantity::Quantity;
 use crate::time::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -27,6 +28,13 @@ pub const RESERVATIONS_KEPT_MAX: usize = 1024;
 
 /// Reservations that wait for their order to be created or aborted.
 pub const RESERVATIONS_HELD_MAX: usize = 1024;
+
+/// Pieces that can ever have arrived in one zone.
+pub const RECEIVED_MAX: u64 = 1_000_000_000_000;
+
+/// All pieces that ever arrived in a zone, as a client says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Received(u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -118,6 +126,18 @@ pub enum StockError {
     IdentityBroken { counts: StockCounts },
     #[error("the reservations do not add up to {counts:?}, restore a good copy")]
     ReservationsDiffer { counts: StockCounts },
+}
+
+impl Received {
+    pub fn pieces(self) -> u64 {
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Received {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        number::whole(deserializer, 0..=RECEIVED_MAX).map(Self)
+    }
 }
 
 impl Stock {

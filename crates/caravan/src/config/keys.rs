@@ -59,7 +59,7 @@ pub fn table(config: &Config) -> Table {
     if let Some(layout) = &config.layout {
         put("layout", Value::String(layout.display().to_string()));
     }
-    put("addresses", Value::String(config.addresses.clone()));
+    put("addresses", Value::String(config.addresses.to_string()));
     put(
         "shop",
         section!(&config.shop => Settings {

@@ -5,7 +5,7 @@ use std::io::BufRead;
 
 use anyhow::{Result, anyhow};
 use model::{
-    Attributes, CategoryName, Description, Image, Money, ProductId, ProductName, ZoneName,
+    Attributes, CategoryName, Description, Image, Money, ProductId, ProductName, Received, ZoneName,
 };
 use serde::Deserialize;
 
@@ -26,7 +26,7 @@ pub struct Offer {
     pub attributes: Attributes,
     /// All pieces that ever arrived, by zone.
     #[serde(default)]
-    pub stock: BTreeMap<ZoneName, u64>,
+    pub stock: BTreeMap<ZoneName, Received>,
 }
 
 /// A line that is not blank.
@@ -159,7 +159,7 @@ mod tests {
             r#","image":"/p1.webp","description":"d","attributes":{"k":"v"},"stock":{"moscow":5}}"#,
         );
         let offer = only(&full).unwrap();
-        assert_eq!(offer.stock.into_iter().next().unwrap().1, 5);
+        assert_eq!(offer.stock.into_iter().next().unwrap().1.pieces(), 5);
     }
 
     #[test]
@@ -171,7 +171,10 @@ mod tests {
         check("{", "EOF");
         check("[]", "");
         check(&GOOD.replace("9.90", "cheap"), "price: ");
-        check(&GOOD.replace("\"9.90\"", "9.9"), "price: invalid type");
+        check(
+            &GOOD.replace("\"9.90\"", "9.9"),
+            "price: invalid type: floating point `9.9`, expected an amount as text",
+        );
         check(
             &GOOD.replace("\"c\"", "\"\""),
             "category: the category name is empty",
@@ -184,7 +187,7 @@ mod tests {
         check(&format!("{GOOD} {GOOD}"), "trailing characters");
         check(
             &GOOD.replace('}', ",\"stock\":{\"moscow\":-1}}"),
-            "stock.moscow: ",
+            "stock.moscow: choose a whole number from 0 to 1000000000000, not -1",
         );
         check(&"x".repeat(LINE_BYTES_MAX + 1), "longer than 65536 bytes");
     }

@@ -139,7 +139,7 @@ async fn put(shop: &Shop, offer: Offer) -> Result<(), ShopError> {
     };
     shop.put_product(wish, None, Revision::ZERO).await?;
     for (zone, received) in &offer.stock {
-        shop.receive_stock(&id, zone, *received, Revision::ZERO)
+        shop.receive_stock(&id, zone, received.pieces(), Revision::ZERO)
             .await?;
     }
     Ok(())

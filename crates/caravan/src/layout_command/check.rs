@@ -8,6 +8,7 @@ use layout::report::{Paint, SourceText, report, unreadable};
 use layout::{Finding, Layout, ParseError};
 
 use super::{json, refusal, text_of};
+use crate::secrets::masked;
 use crate::text::colours_wanted;
 
 /// What became of one file.
@@ -40,7 +41,7 @@ pub fn check(files: &[PathBuf], format: Format, out: &mut dyn Write) -> Result<(
     match format {
         Format::Text => {
             for (file, checked) in &checked {
-                write!(out, "{}", shown(file, checked, paint()))?;
+                write!(out, "{}", masked(&shown(file, checked, paint())))?;
             }
         }
         Format::Json => writeln!(out, "{}", json::report(&checked)?)?,

@@ -11,6 +11,7 @@ use layout::schema::Part;
 use layout::{EngineKind, Layout};
 
 use super::{read, refusal};
+use crate::secrets::masked;
 
 /// Refuses a layout that cannot be used: nothing is set up for it.
 pub fn schema(file: &Path, parts: &[Part], out: &mut dyn Write) -> Result<()> {
@@ -21,7 +22,8 @@ pub fn schema(file: &Path, parts: &[Part], out: &mut dyn Write) -> Result<()> {
     let parts = if parts.is_empty() { &Part::ALL } else { parts };
     let statements = engine_statements(&layout)?;
     let text = layout::schema::schema(&layout, &statements, parts);
-    write!(out, "{text}")?;
+    // Nodes are named by their addresses.
+    write!(out, "{}", masked(&text))?;
     Ok(())
 }
 

@@ -28,12 +28,14 @@ const CASSANDRA_PORT: u16 = 9042;
 /// Opens every shard of the layout and routes over them.
 pub async fn open(config: &Config, file: &Path) -> Result<Shards> {
     let layout = layout_command::usable(file)?;
-    let addresses = addresses(config)?;
+    let addresses = config.addresses.by_shard()?;
+    let shards = shards_of(&layout)?;
+    refuse_unknown(&addresses, &shards, file)?;
     let mut opened = Vec::new();
-    for (name, engine) in shards_of(&layout)? {
+    for (name, engine) in shards {
         let declared = &layout.engines[&engine];
-        let told = addresses.get(name.as_str());
-        let address = match told.cloned().or_else(|| of_file(declared, &engine, &name)) {
+        let told = addresses.get(name.as_str()).map(ToString::to_string);
+        let address = match told.or_else(|| of_file(declared, &engine, &name)) {
             Some(address) => Some(address),
             None if declared.kind == EngineKind::Embedded => None,
             None => bail!(
@@ -52,17 +54,6 @@ pub async fn open(config: &Config, file: &Path) -> Result<Shards> {
             place.open(declared, address.as_deref(), config).await?,
         ));
     }
-    let unknown = addresses
-        .keys()
-        .find(|told| !opened.iter().any(|(name, _)| name.as_str() == **told));
-    if let Some(unknown) = unknown {
-        let known: Vec<&str> = opened.iter().map(|(name, _)| name.as_str()).collect();
-        bail!(
-            "--address {unknown}: {} has no such shard, it has {}",
-            file.display(),
-            known.join(", ")
-        );
-    }
     let control = opened
         .iter()
         .find_map(|(_, opened)| opened.control.clone())
@@ -78,6 +69,23 @@ pub async fn open(config: &Config, file: &Path) -> Result<Shards> {
         .map(|(name, opened)| (name, opened.engine))
         .collect();
     Shards::route(control, engines, config.router.clone()).await
+}
+
+fn refuse_unknown(
+    addresses: &BTreeMap<&str, &str>,
+    shards: &BTreeMap<ShardName, String>,
+    file: &Path,
+) -> Result<()> {
+    let is_known = |told: &str| shards.keys().any(|name| name.as_str() == told);
+    let Some(unknown) = addresses.keys().find(|told| !is_known(told)) else {
+        return Ok(());
+    };
+    let known: Vec<&str> = shards.keys().map(ShardName::as_str).collect();
+    bail!(
+        "--address {unknown}: {} has no such shard, it has {}",
+        file.display(),
+        known.join(", ")
+    )
 }
 
 /// The map that stands must be of this layout: another one is a move, not a start.
@@ -240,11 +248,12 @@ struct CassandraAddress {
 impl CassandraAddress {
     fn parse(text: &str) -> Result<CassandraAddress> {
         let rest = text.strip_prefix(CASSANDRA_SCHEME).unwrap_or(text);
-        let (rest, options) = rest.split_once("/?").unwrap_or((rest, ""));
-        let (credentials, hosts) = match rest.rsplit_once('@') {
-            Some((credentials, hosts)) => (Some(credentials), hosts),
+        // First, whatever it has in it: what is left may be quoted in an error.
+        let (credentials, rest) = match rest.rsplit_once('@') {
+            Some((credentials, rest)) => (Some(credentials), rest),
             None => (None, rest),
         };
+        let (hosts, options) = rest.split_once("/?").unwrap_or((rest, ""));
         let credentials = credentials
             .map(|both| {
                 let (user, password) = both
@@ -296,17 +305,6 @@ fn of_file(declared: &EngineDeclaration, engine: &str, name: &ShardName) -> Opti
     (!listed.is_empty()).then(|| listed.join(","))
 }
 
-fn addresses(config: &Config) -> Result<BTreeMap<&str, String>> {
-    let mut addresses = BTreeMap::new();
-    for told in config.addresses.split_whitespace() {
-        let Some((name, address)) = told.split_once('=') else {
-            bail!("address {told} has no shard: write it as SHARD=ADDRESS");
-        };
-        addresses.insert(name, address.to_owned());
-    }
-    Ok(addresses)
-}
-
 const fn example(kind: EngineKind) -> &'static str {
     match kind {
         EngineKind::Mongo => "mongodb://HOST:27017/?replicaSet=NAME",
@@ -340,6 +338,8 @@ mod tests {
         assert_eq!((&*credentials.user, &*credentials.password), ("me", "p@ss"));
         let copies = [("near".to_owned(), 1), ("far".to_owned(), 2)];
         assert_eq!(address.replication, Some(Replication::from(copies)));
+        let address = CassandraAddress::parse("me:p/?ss@127.0.0.1:1").unwrap();
+        assert_eq!(address.credentials.unwrap().password, "p/?ss");
     }
 
     #[test]

@@ -210,7 +210,7 @@ mod tests {
         check(
             r#"{"user_id":"u","lines":[{"quantity":1},{"quantity":0}]}"#,
             "lines[1].quantity",
-            "choose 1 to",
+            "choose a whole number from 1 to 10000, not 0",
         );
         check(
             r#"{"user_id":"u","lines":[{}]}"#,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use router::{Counter, Router, RouterCounts};
 
@@ -25,55 +25,24 @@ pub(crate) struct RouterCollector {
 
 type RouterFigure = (&'static str, &'static str, fn(&RouterCounts) -> &Counter);
 
-const ROUTER_FIGURES: [RouterFigure; 10] = [
-    ("held", "Requests that had to wait for a map", |counts| {
-        &counts.held
-    }),
-    (
-        "holds_refused",
-        "Requests refused because too many waited, or waited too long",
-        |counts| &counts.holds_refused,
-    ),
-    (
-        "fenced_retries",
-        "Writes that went again because a fence stopped them",
-        |counts| &counts.fenced_retries,
-    ),
-    (
-        "stale_retries",
-        "Writes that proposed a higher revision",
-        |counts| &counts.stale_retries,
-    ),
-    (
-        "unavailable_retries",
-        "Requests that went again because a shard did not answer",
-        |counts| &counts.unavailable_retries,
-    ),
-    (
-        "unknown_resends",
-        "Writes sent again to learn what became of them",
-        |counts| &counts.unknown_resends,
-    ),
-    (
-        "unknown_outcomes",
-        "Writes whose outcome stayed unknown",
-        |counts| &counts.unknown_outcomes,
-    ),
-    (
-        "reads_joined",
-        "Reads that were answered by another's",
-        |counts| &counts.reads_joined,
-    ),
-    (
-        "read_restarts",
-        "Reads that went again because the map changed",
-        |counts| &counts.read_restarts,
-    ),
-    (
-        "listing_restarts",
-        "Listings that started again because the map changed",
-        |counts| &counts.listing_restarts,
-    ),
+/// Each under the name of its counter.
+macro_rules! router_figures {
+    ($($counter:ident: $help:literal),+ $(,)?) => {
+        [$((stringify!($counter), $help, |counts| &counts.$counter)),+]
+    };
+}
+
+const ROUTER_FIGURES: [RouterFigure; 10] = router_figures![
+    held: "Requests that had to wait for a map",
+    holds_refused: "Requests refused because too many waited, or waited too long",
+    fenced_retries: "Writes that went again because a fence stopped them",
+    stale_retries: "Writes that proposed a higher revision",
+    unavailable_retries: "Requests that went again because a shard did not answer",
+    unknown_resends: "Writes sent again to learn what became of them",
+    unknown_outcomes: "Writes whose outcome stayed unknown",
+    reads_joined: "Reads that were answered by another's",
+    read_restarts: "Reads that went again because the map changed",
+    listing_restarts: "Listings that started again because the map changed",
 ];
 
 impl RouterCollector {
@@ -84,15 +53,12 @@ impl RouterCollector {
 
 impl Collector for HttpCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let in_flight = i64::try_from(self.in_flight.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
-        encoder
-            .encode_descriptor(
-                "caravan_http_requests_in_flight",
-                "Requests at work now",
-                None,
-                MetricType::Gauge,
-            )?
-            .encode_gauge(&in_flight)?;
+        gauge(
+            &mut encoder,
+            "caravan_http_requests_in_flight",
+            "Requests at work now",
+            self.in_flight.load(Ordering::Relaxed),
+        )?;
         self.encode_requests(&mut encoder)?;
         self.encode_latency(&mut encoder)
     }
@@ -159,26 +125,30 @@ impl HttpCollector {
 
 impl Collector for RouterCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let generation = i64::try_from(self.router.map().generation.0).unwrap_or(i64::MAX);
-        encoder
-            .encode_descriptor(
-                "caravan_router_map_generation",
-                "Generation of the map served under",
-                None,
-                MetricType::Gauge,
-            )?
-            .encode_gauge(&generation)?;
+        gauge(
+            &mut encoder,
+            "caravan_router_map_generation",
+            "Generation of the map served under",
+            self.router.map().generation.0,
+        )?;
         for (name, help, counter) in ROUTER_FIGURES {
             let value = counter(self.router.counts()).value();
+            let name = format!("caravan_router_{name}");
             encoder
-                .encode_descriptor(
-                    &format!("caravan_router_{name}"),
-                    help,
-                    None,
-                    MetricType::Counter,
-                )?
+                .encode_descriptor(&name, help, None, MetricType::Counter)?
                 .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
         }
         Ok(())
     }
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    value: impl EncodeGaugeValue,
+) -> fmt::Result {
+    encoder
+        .encode_descriptor(name, help, None, MetricType::Gauge)?
+        .encode_gauge(&value)
 }

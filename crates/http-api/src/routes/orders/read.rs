@@ -10,6 +10,7 @@ use super::{OrderAnswer, OrderPage, Orders};
 use crate::answer;
 use crate::app::App;
 use crate::extract::{Conditions, PathId, Query, Seen, query_parameters};
+use crate::pages::Pages;
 use crate::problem::Problem;
 use crate::schema::{Id, Moment};
 
@@ -64,20 +65,16 @@ pub(crate) async fn of_user(
     seen: Seen,
     Query(query): Query<OrdersQuery>,
 ) -> Result<Response, Problem> {
-    let path = AccessPath::OrdersByUser;
-    let whose = user.as_str();
-    let page = answer::page_wish(
-        &app.limits,
-        query.limit,
-        query.cursor.as_deref(),
-        path,
-        whose,
-    )?;
+    let pages = Pages {
+        path: AccessPath::OrdersByUser,
+        whose: user.as_str(),
+    };
+    let page = pages.wish(&app.limits, query.limit, query.cursor.as_deref())?;
     let listing = app
         .shop
         .orders_of_user(&user, query.from, query.to, page)
         .await?;
-    shown(&listing, seen, path, whose)
+    shown(&listing, seen, pages)
 }
 
 /// Orders of the whole shop, newest first.
@@ -90,24 +87,22 @@ pub(crate) async fn of_period(
     seen: Seen,
     Query(query): Query<OrdersQuery>,
 ) -> Result<Response, Problem> {
-    let path = AccessPath::OrdersByPeriod;
-    let page = answer::page_wish(&app.limits, query.limit, query.cursor.as_deref(), path, "")?;
+    let pages = Pages {
+        path: AccessPath::OrdersByPeriod,
+        whose: "",
+    };
+    let page = pages.wish(&app.limits, query.limit, query.cursor.as_deref())?;
     let listing = app
         .shop
         .orders_of_period(query.from, query.to, page)
         .await?;
-    shown(&listing, seen, path, "")
+    shown(&listing, seen, pages)
 }
 
-fn shown(
-    listing: &Listing<Order>,
-    seen: Seen,
-    path: AccessPath,
-    whose: &str,
-) -> Result<Response, Problem> {
+fn shown(listing: &Listing<Order>, seen: Seen, pages: Pages<'_>) -> Result<Response, Problem> {
     let body = OrderPage {
         orders: Orders(&listing.items),
-        next_cursor: answer::next_cursor(listing, path, whose)?,
+        next_cursor: pages.next_cursor(listing)?,
     };
     answer::records(&listing.items, seen, &body)
 }

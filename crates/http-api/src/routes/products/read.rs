@@ -10,6 +10,7 @@ use super::{ProductAnswer, ProductSummary, Summaries};
 use crate::answer;
 use crate::app::App;
 use crate::extract::{Conditions, PathId, Query, Seen, query_parameters};
+use crate::pages::Pages;
 use crate::problem::Problem;
 use crate::schema::{Amount, Id};
 
@@ -77,22 +78,18 @@ pub(crate) async fn of_category(
     let category = query
         .category
         .ok_or_else(|| Problem::field("category", "say which category is asked for"))?;
-    let path = AccessPath::ProductsByCategory;
-    let whose = category.as_str();
-    let page = answer::page_wish(
-        &app.limits,
-        query.limit,
-        query.cursor.as_deref(),
-        path,
-        whose,
-    )?;
+    let pages = Pages {
+        path: AccessPath::ProductsByCategory,
+        whose: category.as_str(),
+    };
+    let page = pages.wish(&app.limits, query.limit, query.cursor.as_deref())?;
     let listing = app
         .shop
         .products_of_category(&category, query.min_price, query.max_price, page)
         .await?;
     let body = ProductPage {
         products: Summaries(&listing.items),
-        next_cursor: answer::next_cursor(&listing, path, whose)?,
+        next_cursor: pages.next_cursor(&listing)?,
     };
     answer::records(&listing.items, seen, &body)
 }

@@ -13,6 +13,7 @@ use super::{ProductSummary, Summaries};
 use crate::answer;
 use crate::app::App;
 use crate::extract::{Query, Seen, query_parameters};
+use crate::pages::checked_limit;
 use crate::problem::{Code, Problem};
 
 /// Products that one search reads from the shop at once.
@@ -50,7 +51,7 @@ pub(crate) async fn search(
         let detail = format!("give 1 to {TEXT_BYTES_MAX} bytes of words");
         return Err(Problem::field("q", detail));
     }
-    let limit = answer::checked_limit(query.limit, app.limits.search_records_max)?;
+    let limit = checked_limit(query.limit, app.limits.search_records_max)?;
     let unavailable = |cause: String| {
         let detail = "the search is not to be had at the moment, browse by category instead";
         Problem::new(Code::Unavailable, detail).caused_by(cause)

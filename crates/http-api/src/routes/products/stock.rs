@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use model::{Product, ProductId, ZoneName};
+use model::{Product, ProductId, Received, ZoneName};
 use serde::Deserialize;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 use utoipa::ToSchema;
@@ -14,9 +14,6 @@ use crate::app::App;
 use crate::extract::{Json, PathId, PathIds, Seen};
 use crate::problem::Problem;
 use crate::schema::Id;
-
-/// Pieces that can ever have arrived in one zone.
-const RECEIVED_MAX: u64 = 1_000_000_000_000;
 
 #[derive(serde::Serialize, ToSchema)]
 pub(crate) struct StockAnswer<'a> {
@@ -43,8 +40,8 @@ struct Zones<'a>(&'a Product);
 #[serde(deny_unknown_fields)]
 pub(crate) struct Delivery {
     /// All pieces that ever arrived in the zone: absolute, so that it may be sent twice.
-    #[schema(maximum = 1000000000000i64)]
-    received: u64,
+    #[schema(value_type = u64, maximum = 1000000000000i64)]
+    received: Received,
 }
 
 /// What every zone has of a product.
@@ -80,15 +77,9 @@ pub(crate) async fn receive(
     seen: Seen,
     Json(body): Json<Delivery>,
 ) -> Result<Response, Problem> {
-    if body.received > RECEIVED_MAX {
-        return Err(Problem::field(
-            "received",
-            format!("choose 0 to {RECEIVED_MAX}"),
-        ));
-    }
     let shop = &app.shop;
     let product = shop
-        .receive_stock(&id, &zone, body.received, seen.0)
+        .receive_stock(&id, &zone, body.received.pieces(), seen.0)
         .await?;
     let body = StockAnswer::of(&product.value);
     answer::record(StatusCode::OK, product.revision, seen, &body)

@@ -12,6 +12,7 @@ use super::SessionAnswer;
 use crate::answer;
 use crate::app::App;
 use crate::extract::{Conditions, PathId, Query, Seen, query_parameters};
+use crate::pages::Pages;
 use crate::problem::Problem;
 
 query_parameters!(SessionsQuery {
@@ -66,19 +67,15 @@ pub(crate) async fn of_user(
     seen: Seen,
     Query(query): Query<SessionsQuery>,
 ) -> Result<Response, Problem> {
-    let path = AccessPath::SessionsByUser;
-    let whose = user.as_str();
-    let page = answer::page_wish(
-        &app.limits,
-        query.limit,
-        query.cursor.as_deref(),
-        path,
-        whose,
-    )?;
+    let pages = Pages {
+        path: AccessPath::SessionsByUser,
+        whose: user.as_str(),
+    };
+    let page = pages.wish(&app.limits, query.limit, query.cursor.as_deref())?;
     let listing = app.shop.sessions_of_user(&user, page).await?;
     let body = SessionPage {
         sessions: Sessions(&listing.items),
-        next_cursor: answer::next_cursor(&listing, path, whose)?,
+        next_cursor: pages.next_cursor(&listing)?,
     };
     answer::records(&listing.items, seen, &body)
 }
