@@ -3,6 +3,7 @@
 use engine_api::{EngineError, Remedy, Revision};
 
 use crate::keeper::KeeperError;
+use crate::lease::LeaseError;
 use crate::limits::LimitsError;
 use crate::map::{MapError, ShardName};
 use crate::revisions::ClockError;
@@ -19,6 +20,8 @@ pub enum RouterError {
     Keeper(#[from] KeeperError),
     #[error(transparent)]
     Clock(#[from] ClockError),
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
     #[error("{reason}: send between 1 and {changes_together_max} changes, none of them an image")]
     NotAWrite {
         reason: &'static str,
@@ -68,6 +71,7 @@ impl RouterError {
             RouterError::OutcomeUnknown { .. } => Remedy::ReadBack,
             RouterError::Engine { source, .. } => source.remedy(),
             RouterError::Keeper(error) => error.remedy(),
+            RouterError::Lease(error) => error.remedy(),
             RouterError::Limits(_)
             | RouterError::NoMap
             | RouterError::Map(_)

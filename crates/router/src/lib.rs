@@ -5,7 +5,8 @@
 //!   change ──┴▶ map: owner? ─▶ clock: revision ─▶ engine (generation, revision) ─▶ answer
 //!                  ▲                                        │ Fenced: refresh, go again
 //!                keeper ◀── control store                   │ Stale: propose higher, go again
-//!                                                           └ lost: same change, same revision
+//!                               ▲                           └ lost: same change, same revision
+//!                lease ─────────┘  (several processes: who may answer, under which map)
 //! ```
 //!
 //! Time and chance come from [`engine_api::World`]; nothing here reads a clock,
@@ -18,17 +19,22 @@ mod current;
 mod error;
 mod hold;
 mod keeper;
+mod lease;
 mod limits;
 mod listing;
 pub mod map;
 mod read;
 mod revisions;
 mod router;
+mod serving;
 mod write;
 
 pub use counts::{Counter, RouterCounts};
 pub use error::RouterError;
 pub use keeper::{KeeperError, MAP_NAME, MapKeeper, PUBLISH_ATTEMPTS_MAX};
+pub use lease::{
+    LEASES_NAME, LeaseError, LeaseJudge, LeaseSeen, LeaseState, ProcessName, Standing, Term,
+};
 pub use limits::{Limits, LimitsError};
 pub use map::{CollectionMap, Cut, Edit, Map, MapError, RangeStart, ShardName, SlotRun};
 pub use revisions::{ClockError, REVISION_STRIPES, RevisionClock};

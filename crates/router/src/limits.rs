@@ -7,6 +7,11 @@ use serde::Deserialize;
 /// No pause, hold or clock error may be set longer than this.
 const DURATION_MS_MAX: u64 = 600_000;
 
+/// Renewals that fit into the time of one lease: one or two may fail.
+const LEASE_RENEWALS_LEAST: u64 = 3;
+
+const LEASE_MARGIN_PERCENT_MAX: u64 = 100;
+
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -38,6 +43,20 @@ pub struct Limits {
     pub changes_together_max: usize,
     /// How far records may be ahead of this process's clock (W5).
     pub clock_ahead_ms_max: u64,
+    /// How long a lease runs without renewal. So long may the control store be
+    /// away before this process stops serving, and so long does a move wait for
+    /// a process that died.
+    pub lease_ms: u64,
+    /// How often the lease is renewed.
+    pub lease_renew_ms: u64,
+    /// How often a process with a lease looks for a new map.
+    pub lease_look_ms: u64,
+    /// How much longer than its holder others take a lease to run: what two
+    /// machines' clocks may drift apart (W17).
+    pub lease_margin_percent: u32,
+    /// How long the writer number of a lease that ended rests: longer than a
+    /// change can be under way (W5).
+    pub writer_rest_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,6 +85,11 @@ impl Default for Limits {
             listing_pages_max: 16,
             changes_together_max: 128,
             clock_ahead_ms_max: 500,
+            lease_ms: 30_000,
+            lease_renew_ms: 1_000,
+            lease_look_ms: 250,
+            lease_margin_percent: 5,
+            writer_rest_ms: 60_000,
         }
     }
 }
@@ -108,6 +132,26 @@ impl Limits {
                 1,
                 DURATION_MS_MAX,
             ),
+            (
+                "lease_ms",
+                self.lease_ms,
+                LEASE_RENEWALS_LEAST,
+                DURATION_MS_MAX,
+            ),
+            (
+                "lease_renew_ms",
+                self.lease_renew_ms,
+                1,
+                self.lease_ms / LEASE_RENEWALS_LEAST,
+            ),
+            ("lease_look_ms", self.lease_look_ms, 1, self.lease_renew_ms),
+            (
+                "lease_margin_percent",
+                u64::from(self.lease_margin_percent),
+                1,
+                LEASE_MARGIN_PERCENT_MAX,
+            ),
+            ("writer_rest_ms", self.writer_rest_ms, 1, DURATION_MS_MAX),
         ];
         match bounds
             .into_iter()
@@ -129,6 +173,22 @@ impl Limits {
 
     pub(crate) fn hold_poll(&self) -> Duration {
         Duration::from_millis(self.hold_poll_ms)
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms)
+    }
+
+    pub(crate) fn lease_renewal(&self) -> Duration {
+        Duration::from_millis(self.lease_renew_ms)
+    }
+
+    pub(crate) fn lease_look(&self) -> Duration {
+        Duration::from_millis(self.lease_look_ms)
+    }
+
+    pub(crate) fn writer_rest(&self) -> Duration {
+        Duration::from_millis(self.writer_rest_ms)
     }
 }
 
@@ -169,6 +229,20 @@ mod tests {
                 ..Limits::default()
             },
             "clock_ahead_ms_max",
+        );
+        check(
+            Limits {
+                lease_renew_ms: 10_001,
+                ..Limits::default()
+            },
+            "lease_renew_ms",
+        );
+        check(
+            Limits {
+                lease_margin_percent: 0,
+                ..Limits::default()
+            },
+            "lease_margin_percent",
         );
     }
 }

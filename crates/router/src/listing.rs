@@ -12,6 +12,7 @@ use layout::{Field, Value};
 use crate::error::RouterError;
 use crate::map::{CollectionMap, Map, MapError, ShardName};
 use crate::router::{Router, of_shard};
+use crate::serving::Owner;
 
 /// What one shard gave for a page.
 struct Share {
@@ -26,23 +27,27 @@ impl Router {
     pub async fn query(&self, query: &Query) -> Result<Page, RouterError> {
         let mut retries = 0;
         for _ in 0..=self.limits.listing_restarts_max {
-            let map = self.map();
-            let seen = match self.page(&map, query).await {
-                Ok(page) => self
-                    .seen_generation()
-                    .await
-                    .map(|generation| (page, generation)),
-                Err(error) => Err(error),
-            };
-            match seen {
-                Ok((page, generation)) if generation == map.generation => return Ok(page),
-                Ok(_) => self.counts.listing_restarts.add_one(),
+            match self.query_once(query).await {
+                Ok(Some(page)) => return Ok(page),
+                Ok(None) => self.counts.listing_restarts.add_one(),
                 Err(error) => self.retry_read(&mut retries, error).await?,
             }
         }
         Err(RouterError::MapUnsteady {
             times: self.limits.listing_restarts_max,
         })
+    }
+
+    /// `None`: the map changed under the listing.
+    async fn query_once(&self, query: &Query) -> Result<Option<Page>, RouterError> {
+        let map = self.map();
+        let Some(passage) = self.set_out(&map)? else {
+            return Ok(None);
+        };
+        let page = self.page(&map, query).await?;
+        let owner = Owner::of_collection(&map, query.path.shape().collection)?;
+        let stands = self.still_stands(&passage, owner).await?;
+        Ok(stands.then_some(page))
     }
 
     async fn page(&self, map: &Map, query: &Query) -> Result<Page, RouterError> {

@@ -12,6 +12,7 @@ use tokio::sync::{OnceCell, Semaphore};
 
 use crate::error::RouterError;
 use crate::router::{MapView, Router, of_shard};
+use crate::serving::Owner;
 
 type Answer = Result<Option<SharedRecord>, RouterError>;
 
@@ -94,35 +95,36 @@ impl Router {
     async fn read(&self, key: &RecordKey) -> Answer {
         let mut retries = 0;
         for _ in 0..=self.limits.read_restarts_max {
-            let map = self.map();
-            let shard = map.owner(key)?;
-            let context = ReadContext {
-                now: self.world.now(),
-                freshness: Freshness::Latest,
-            };
-            let answer = self
-                .engine(shard)
-                .get(key, context)
-                .await
-                .map_err(of_shard(shard));
-            let seen = match answer {
-                Ok(image) => self
-                    .seen_generation()
-                    .await
-                    .map(|generation| (image, generation)),
-                Err(error) => Err(error),
-            };
-            match seen {
-                Ok((image, generation)) if generation == map.generation => {
-                    return Ok(image.map(SharedRecord::from));
-                }
-                Ok(_) => self.counts.read_restarts.add_one(),
+            match self.read_once(key).await {
+                Ok(Some(image)) => return Ok(image),
+                Ok(None) => self.counts.read_restarts.add_one(),
                 Err(error) => self.retry_read(&mut retries, error).await?,
             }
         }
         Err(RouterError::MapUnsteady {
             times: self.limits.read_restarts_max,
         })
+    }
+
+    /// `None`: the map changed under the read.
+    async fn read_once(
+        &self,
+        key: &RecordKey,
+    ) -> Result<Option<Option<SharedRecord>>, RouterError> {
+        let map = self.map();
+        let Some(passage) = self.set_out(&map)? else {
+            return Ok(None);
+        };
+        let shard = map.owner(key)?;
+        let context = ReadContext {
+            now: self.world.now(),
+            freshness: Freshness::Latest,
+        };
+        let image = self.engine(shard).get(key, context).await;
+        let image = image.map_err(of_shard(shard))?;
+        let owner = Owner::of_key(&map, key)?;
+        let stands = self.still_stands(&passage, owner).await?;
+        Ok(stands.then(|| image.map(SharedRecord::from)))
     }
 }
 

@@ -5,6 +5,7 @@
 //! clock never get the same number; that keys of one stripe push each other a
 //! tick ahead now and then does no harm.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use engine_api::{RecordKey, Revision, Timestamp, Writer};
@@ -15,7 +16,8 @@ pub const REVISION_STRIPES: usize = 4096;
 
 #[derive(Debug)]
 pub struct RevisionClock {
-    writer: Writer,
+    /// Changes only with a lease's term, while nothing is proposed.
+    writer: AtomicU8,
     clock_ahead_ms_max: u64,
     stripes: Vec<Mutex<Revision>>,
 }
@@ -36,7 +38,7 @@ impl RevisionClock {
     pub fn new(writer: Writer, clock_ahead_ms_max: u64) -> RevisionClock {
         let stripes = (0..REVISION_STRIPES).map(|_| Mutex::default()).collect();
         RevisionClock {
-            writer,
+            writer: AtomicU8::new(writer.number()),
             clock_ahead_ms_max,
             stripes,
         }
@@ -53,9 +55,15 @@ impl RevisionClock {
         let mut stripes = self.lock_all(keys);
         let floor = stripes.iter().fold(floor, |floor, last| floor.max(**last));
         self.check_ahead(floor, now)?;
-        let revision = Revision::at(now, self.writer).max(Revision::above(floor, self.writer));
+        let writer = Writer::numbered(self.writer.load(Ordering::Acquire));
+        let revision = Revision::at(now, writer).max(Revision::above(floor, writer));
         stripes.iter_mut().for_each(|last| **last = revision);
         Ok(revision)
+    }
+
+    /// From now on proposals carry this writer's number.
+    pub(crate) fn write_as(&self, writer: Writer) {
+        self.writer.store(writer.number(), Ordering::Release);
     }
 
     /// Remembers a number that an engine gave to a change of this key itself.

@@ -12,6 +12,7 @@ use crate::current::CurrentMap;
 use crate::error::RouterError;
 use crate::hold::Lookout;
 use crate::keeper::MapKeeper;
+use crate::lease::{Lease, ProcessName};
 use crate::limits::Limits;
 use crate::map::{Map, ShardName};
 use crate::read::Lanes;
@@ -22,6 +23,7 @@ pub struct RouterConfig {
     pub shards: BTreeMap<ShardName, Arc<dyn Engine>>,
     pub control: Arc<dyn ControlStore>,
     pub world: Arc<dyn World>,
+    /// Not asked with a lease, which brings a number of its own.
     pub writer: Writer,
     pub limits: Limits,
     pub map_view: MapView,
@@ -33,7 +35,7 @@ pub struct RouterConfig {
 /// A fence in the store judges writes, not reads: a read sent to the source
 /// just before a cutover may be answered after the target has taken newer
 /// writes. What is promised of no-lag reads and of listings is therefore:
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MapView {
     /// At the map this router holds. Enough, and free, when this router is the
     /// only one: no write goes to the target before [`Router::publish`] or
@@ -47,6 +49,12 @@ pub enum MapView {
     /// routers: if the generation stands after the answer, it stood when the
     /// engine gave it. Costs one control read a request.
     ControlStore,
+    /// At the map this router holds and the lease it holds it by: nobody moves
+    /// keys before this lease has acknowledged that they are frozen, or has run
+    /// out. Costs no control read, but for keys that are frozen. Needs
+    /// [`Router::keep_lease`] to run beside the requests, and whoever moves keys
+    /// to freeze them and to wait ([`LeaseJudge`](crate::LeaseJudge)).
+    Lease { process: ProcessName },
 }
 
 #[derive(Debug)]
@@ -57,6 +65,7 @@ pub struct Router {
     pub(crate) clock: RevisionClock,
     pub(crate) limits: Limits,
     pub(crate) map_view: MapView,
+    pub(crate) lease: Option<Lease>,
     pub(crate) current: CurrentMap,
     pub(crate) held: AtomicUsize,
     pub(crate) lookout: Lookout,
@@ -65,25 +74,46 @@ pub struct Router {
 }
 
 impl Router {
-    /// Opens on the map that stands in the control store.
+    /// Opens on the map that stands in the control store, under a new lease if
+    /// the map view wants one.
     pub async fn open(config: RouterConfig) -> Result<Arc<Router>, RouterError> {
         config.limits.check()?;
+        let lease = match &config.map_view {
+            MapView::ThisProcess | MapView::ControlStore => None,
+            MapView::Lease { process } => Some(Lease::new(
+                process.clone(),
+                config.control.clone(),
+                config.world.clone(),
+                config.limits.clone(),
+            )),
+        };
+        // The lease before the map: see `Lease::take`.
+        let taken = match &lease {
+            Some(lease) => Some(lease.take().await?),
+            None => None,
+        };
+        let writer = taken.map_or(config.writer, |taken| taken.writer);
         let keeper = MapKeeper::new(config.control);
         let map = keeper.load().await?.ok_or(RouterError::NoMap)?;
         check_shards(&map, &config.shards)?;
-        Ok(Arc::new(Router {
-            clock: RevisionClock::new(config.writer, config.limits.clock_ahead_ms_max),
+        let router = Router {
+            clock: RevisionClock::new(writer, config.limits.clock_ahead_ms_max),
             shards: config.shards,
             keeper,
             world: config.world,
             limits: config.limits,
             map_view: config.map_view,
+            lease,
             current: CurrentMap::new(map),
             held: AtomicUsize::new(0),
             lookout: Lookout::default(),
             lanes: Lanes::default(),
             counts: RouterCounts::default(),
-        }))
+        };
+        if let (Some(lease), Some(taken)) = (&router.lease, taken) {
+            router.serve_under(lease, taken);
+        }
+        Ok(Arc::new(router))
     }
 
     /// The map this router serves under now.
@@ -124,14 +154,6 @@ impl Router {
         check_shards(&map, &self.shards)?;
         self.current.install(map);
         Ok(self.map().generation)
-    }
-
-    /// The generation as the map view sees it, after an answer (W16).
-    pub(crate) async fn seen_generation(&self) -> Result<Generation, RouterError> {
-        match self.map_view {
-            MapView::ThisProcess => Ok(self.map().generation),
-            MapView::ControlStore => self.refresh().await,
-        }
     }
 
     pub(crate) fn engine(&self, shard: &ShardName) -> &Arc<dyn Engine> {

@@ -16,6 +16,7 @@ use engine_api::{
 use crate::error::RouterError;
 use crate::map::{Map, ShardName};
 use crate::router::{Router, of_shard};
+use crate::serving::{Owner, Passage};
 use course::{Course, Step, check_shard_keys, expected_revision, is_frozen, one_owner};
 
 /// What became of a write, and where in time it stands.
@@ -76,12 +77,20 @@ impl Router {
         let shard = one_owner(&map, &course.changes)?;
         let context = self.context(course, &map)?;
         let revision = context.revision;
-        let answer = self.send(shard, &course.changes, context).await;
-        let answer = match self.trusted(shard, &map, answer).await {
-            Trusted::Answer(answer) => answer,
-            Trusted::UnderAnotherMap => return course.again_after_fence(self),
+        // After the revision was proposed: what is sent was numbered while the
+        // lease ran, and its writer number was this process's alone (W5).
+        let passage = match self.set_out(&map) {
+            Ok(Some(passage)) => passage,
+            Ok(None) => return course.again_after_fence(self),
+            Err(error) => return course.again_when_available(self, error).await,
         };
-        self.judge(course, &map, shard, revision, answer).await
+        let answer = self.send(shard, &course.changes, context).await;
+        let trusted = self.trusted(shard, &passage, answer).await;
+        drop(passage);
+        match trusted {
+            Trusted::Answer(answer) => self.judge(course, &map, shard, revision, answer).await,
+            Trusted::UnderAnotherMap => course.again_after_fence(self),
+        }
     }
 
     /// The same revision again after a lost answer, a new proposal otherwise.
@@ -114,13 +123,13 @@ impl Router {
     }
 
     /// Where no fence stands in the store, an answer counts only if the
-    /// generation is still the one it was sent under (W16). A late `Done` is in
+    /// generation is still the one it was sent under, and the lease still runs (W16). A late `Done` is in
     /// doubt, since nobody may have carried it over; a late refusal changed
     /// nothing and is asked again of the new owner.
     async fn trusted(
         &self,
         shard: &ShardName,
-        map: &Map,
+        passage: &Passage<'_>,
         answer: Result<Outcome, EngineError>,
     ) -> Trusted {
         let Ok(outcome) = &answer else {
@@ -130,13 +139,13 @@ impl Router {
             FenceKind::InStore => return Trusted::Answer(answer),
             FenceKind::ByLease => {}
         }
-        match self.seen_generation().await {
-            Ok(generation) if generation == map.generation => Trusted::Answer(answer),
-            Ok(_) if !outcome.is_done() => Trusted::UnderAnotherMap,
-            Ok(generation) => Trusted::Answer(Err(EngineError::OutcomeUnknown {
+        match self.still_stands(passage, Owner::Settled).await {
+            Ok(true) => Trusted::Answer(answer),
+            Ok(false) if !outcome.is_done() => Trusted::UnderAnotherMap,
+            Ok(false) => Trusted::Answer(Err(EngineError::OutcomeUnknown {
                 reason: format!(
-                    "sent under map {}, answered under {generation}",
-                    map.generation
+                    "sent under map {}, answered under another",
+                    passage.generation
                 ),
             })),
             Err(error) => Trusted::Answer(Err(EngineError::OutcomeUnknown {

@@ -17,6 +17,9 @@ pub const EPOCH_US: i64 = 1_767_225_600_000_000;
 const SKEW_MS_MAX: u64 = 80;
 /// How fast a clock may run away: microseconds a second.
 const DRIFT_PPM_MAX: u64 = 20_000;
+/// How much faster or slower a process counts time than another: ten times what
+/// a machine would be thrown away for, so that a margin is worth its name.
+const RATE_PERCENT_MAX: u64 = 10;
 /// How far a clock may jump, once.
 const JUMP_MS_MAX: u64 = 120;
 /// Jumps happen within this time.
@@ -29,6 +32,8 @@ pub struct SimulatedWorld {
     drift_ppm: i64,
     jump_at: Duration,
     jump_us: i64,
+    /// How fast time since the start is counted.
+    rate_percent: u32,
     chance: Mutex<Chance>,
 }
 
@@ -50,27 +55,36 @@ impl SimulatedWorld {
         } else {
             0
         };
+        let jump_at = Duration::from_millis(chance.below(JUMP_AT_MS_MAX));
+        let rate_percent = rate_percent(&mut chance);
         SimulatedWorld {
             started,
             skew_us,
             drift_ppm,
-            jump_at: Duration::from_millis(chance.below(JUMP_AT_MS_MAX)),
+            jump_at,
             jump_us,
+            rate_percent,
             chance: Mutex::new(chance),
         }
     }
 
-    /// A clock that is right.
-    pub fn exact(started: Instant, chance: Chance) -> SimulatedWorld {
+    /// A wall clock that is right, and a rate of its own.
+    pub fn exact(started: Instant, mut chance: Chance) -> SimulatedWorld {
         SimulatedWorld {
             started,
             skew_us: 0,
             drift_ppm: 0,
             jump_at: Duration::ZERO,
             jump_us: 0,
+            rate_percent: rate_percent(&mut chance),
             chance: Mutex::new(chance),
         }
     }
+}
+
+fn rate_percent(chance: &mut Chance) -> u32 {
+    let percent = chance.between(100 - RATE_PERCENT_MAX, 100 + RATE_PERCENT_MAX);
+    u32::try_from(percent).expect("it is near a hundred")
 }
 
 /// Another world whose clock runs ahead by so much.
@@ -113,7 +127,7 @@ impl World for SimulatedWorld {
     }
 
     fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+        self.started.elapsed() * self.rate_percent / 100
     }
 
     fn random(&self) -> u64 {

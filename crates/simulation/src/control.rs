@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use engine_api::memory::MemoryEngine;
 use engine_api::{ControlStore, ControlValue, EngineError, SetOutcome};
-use router::Map;
+use router::{MAP_NAME, Map};
 
 use crate::link::{Call, Link};
 use crate::recording::{Published, Recording};
@@ -53,7 +53,7 @@ impl ControlStore for FaultyControl {
                 let outcome = memory
                     .compare_and_set(&name, expected, bytes.clone())
                     .await?;
-                if matches!(outcome, SetOutcome::Set { .. }) {
+                if name == MAP_NAME && matches!(outcome, SetOutcome::Set { .. }) {
                     record(&recording, &bytes);
                 }
                 Ok(outcome)

@@ -2,7 +2,7 @@
 //! delay and repeat what they are sent, judged after the fact.
 //!
 //! ```text
-//!   visitors ─▶ shop ─┐ (processes: own clocks, sweepers, may crash)
+//!   visitors ─▶ shop ─┐ (processes: own clocks, leases, sweepers; may pause, crash)
 //!   shoppers ─────────┴▶ routers ─▶ links (faults) ─▶ memory engines
 //!                 movers (may pause, crash) ─┘              │
 //!   recording ◀── requests, applied changes, maps ──────────┘
@@ -23,6 +23,7 @@ pub mod engine;
 pub mod ledger;
 pub mod link;
 pub mod mover;
+pub mod pausing;
 pub mod recording;
 pub mod report;
 pub mod scenery;

@@ -3,7 +3,7 @@
 //! another takes over under a higher term.
 //!
 //! ```text
-//! claim ─▶ position ─▶ backfill ─▶ catch up ─▶ freeze ─▶ fence ─▶ drain to the seal ─▶ cut over
+//! claim ─▶ position ─▶ backfill ─▶ catch up ─▶ freeze ─▶ wait for all leases ─▶ fence ─▶ drain to the seal ─▶ cut over
 //!                                     └──────────┴──── or give up: thaw, one generation higher
 //! ```
 
@@ -14,9 +14,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine_api::{Engine, EngineError, Fence, FenceKind, MoverTerm, World};
+use engine_api::{
+    ControlStore, Engine, EngineError, Fence, FenceKind, Generation, MoverTerm, World,
+};
 use layout::{Collection, Scope, ShardKey};
-use router::{Edit, KeeperError, Map, MapKeeper, ShardName};
+use router::{Edit, KeeperError, LeaseJudge, Limits, Map, MapKeeper, ShardName};
 use tokio::time::sleep;
 
 use crate::chance::Chance;
@@ -31,6 +33,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(4);
 /// How often one mover begins again because the scope thawed under it.
 const BEGINNINGS_MAX: u32 = 20;
 const PAUSE_MS_MAX: u64 = 900;
+/// Longer than any lease and any request under way.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is to be moved, and where.
 #[derive(Clone, Debug)]
@@ -52,6 +56,8 @@ pub struct Mover {
     pub source: Arc<FaultyEngine>,
     pub target: Arc<FaultyEngine>,
     pub keeper: MapKeeper,
+    pub control: Arc<dyn ControlStore>,
+    pub limits: Limits,
     pub world: Arc<dyn World>,
     pub recording: Recording,
     pub chance: Mutex<Chance>,
@@ -109,6 +115,8 @@ impl Mover {
         self.fate("caught up").await?;
         let frozen = self.publish(|map| self.freezing(map)).await?;
         self.fate("frozen").await?;
+        self.wait_for_routers(frozen.generation).await?;
+        self.fate("alone with it").await?;
         let fence = Fence {
             collection: self.plan.collection,
             scope: self.plan.scope.clone(),
@@ -125,6 +133,21 @@ impl Mover {
         self.publish(|map| self.cutting_over(map)).await?;
         self.recording.note(format!("{} has cut over", self.term()));
         Ok(())
+    }
+
+    /// Until no router answers under an older map any more (W18).
+    async fn wait_for_routers(&self, generation: Generation) -> Result<(), Stop> {
+        let (control, world) = (Arc::clone(&self.control), Arc::clone(&self.world));
+        let mut judge = LeaseJudge::new(control, world, &self.limits);
+        match judge.wait_for(generation, PATIENCE).await {
+            Ok(()) => {
+                let term = self.term();
+                self.recording
+                    .note(format!("{term}: nobody is behind {generation}"));
+                Ok(())
+            }
+            Err(error) => self.broken(error),
+        }
     }
 
     /// Thaws what may be frozen. Publishes in any case, so that no freeze still

@@ -50,6 +50,9 @@ pub struct History {
     pub sweeps: Sweeps,
     pub fence_kind: FenceKind,
     pub crashes: u64,
+    pub pauses: u64,
+    /// Pauses that outlasted the lease.
+    pub leases_run_out: u64,
     pub moves_done: u64,
     pub moves_given_up: u64,
 }
@@ -273,6 +276,8 @@ impl History {
             sweeps: Sweeps::default(),
             fence_kind,
             crashes: 0,
+            pauses: 0,
+            leases_run_out: 0,
             moves_done: 0,
             moves_given_up: 0,
         }

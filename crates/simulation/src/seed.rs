@@ -29,7 +29,7 @@ use crate::scenery::{
     GOODS, GOODS_PIECES, Marks, PIECES, PRODUCTS, SESSIONS, USERS, cart, create, first_map,
     product, product_header, session, stock,
 };
-use crate::serving::{Process, Site};
+use crate::serving::{Process, Right, Site};
 use crate::shopper::{Shared, Shopper};
 use crate::visitor::{Hall, Visitor};
 
@@ -49,11 +49,26 @@ const COMPANIES: [Company; 3] = [
     },
 ];
 const CRASHES_MAX: u64 = 2;
+/// Seeds whose processes have leases; in the others they ask the control store.
+const LEASES_PERCENT: u64 = 75;
+/// Short, so that much happens around their ends.
+const LEASE_MS_LEAST: u64 = 150;
+const LEASE_MS_MOST: u64 = 600;
+/// A judge's margin: above what clocks of the simulated world run apart.
+const LEASE_MARGIN_PERCENT: u32 = 25;
+/// Longer than any change is under way.
+const WRITER_REST_MS: u64 = 4_000;
+/// How often one process stands still, and for how many leases at most.
+const PAUSES_MAX: u64 = 2;
+const PAUSED_LEASES_MAX: u64 = 2;
+const PAUSE_AT_MS_MAX: u64 = 1_500;
 const CRASH_AT_MS_MAX: u64 = 900;
 const DOWN_MS_MAX: u64 = 250;
 /// How long late deliveries are waited for.
-const QUIET_LOOKS_MAX: u32 = 10_000;
-const QUIET_LOOK: Duration = Duration::from_millis(20);
+const QUIET_LOOKS_MAX: u64 = 10_000;
+/// Of different lengths, or they could keep step with the renewals of a lease.
+const QUIET_LOOK_MS_LEAST: u64 = 17;
+const QUIET_LOOK_MS_SPREAD: u64 = 7;
 const BY_LEASE_PERCENT: u64 = 30;
 /// How old an open order is when a sweeper takes it up.
 const SWEEP_AFTER_S: u32 = 1;
@@ -101,6 +116,7 @@ struct Stage {
     shards: BTreeMap<ShardName, Arc<FaultyEngine>>,
     control: Arc<FaultyControl>,
     company: Company,
+    limits: Limits,
     shared: Arc<Shared>,
     hall: Arc<Hall>,
     serving: Vec<ShardName>,
@@ -139,15 +155,28 @@ impl Stage {
             let engine: Arc<dyn Engine> = engine.clone();
             (name.clone(), engine)
         });
+        let lease_ms = chance_of_company.between(LEASE_MS_LEAST, LEASE_MS_MOST);
+        let limits = Limits {
+            hold_ms_max: chance.between(200, 2_000),
+            held_requests_max: if chance.percent(30) { 2 } else { 100 },
+            hold_poll_ms: 20,
+            lease_ms,
+            lease_renew_ms: lease_ms / 5,
+            lease_look_ms: lease_ms / 10,
+            lease_margin_percent: LEASE_MARGIN_PERCENT,
+            writer_rest_ms: WRITER_REST_MS,
+            ..Limits::default()
+        };
+        let right = if chance_of_company.percent(LEASES_PERCENT) {
+            Right::Lease
+        } else {
+            Right::ControlStore
+        };
         let site = Arc::new(Site {
             shards: engines.collect(),
             control: Arc::clone(&control) as Arc<dyn ControlStore>,
-            limits: Limits {
-                hold_ms_max: chance.between(200, 2_000),
-                held_requests_max: if chance.percent(30) { 2 } else { 100 },
-                hold_poll_ms: 20,
-                ..Limits::default()
-            },
+            limits: limits.clone(),
+            right,
             settings: Settings {
                 sweep_after_s: Lifetime::from_seconds(SWEEP_AFTER_S)
                     .expect("a second is a lifetime"),
@@ -199,6 +228,7 @@ impl Stage {
             shards,
             control,
             company: *chance_of_company.pick(&COMPANIES),
+            limits,
             shared,
             hall,
             serving,
@@ -213,6 +243,7 @@ impl Stage {
         tasks.extend(self.visitors());
         tasks.extend(self.movers());
         tasks.extend(self.crashes());
+        tasks.extend(self.pauses());
         for task in tasks {
             if let Err(error) = task.await {
                 self.recording
@@ -308,7 +339,8 @@ impl Stage {
                     fence_kind: self.fence_kind,
                     shards: self.shards.clone(),
                     control: Arc::clone(&self.control) as Arc<dyn ControlStore>,
-                    world: self.right_world(),
+                    limits: self.limits.clone(),
+                    world: self.movers_world(collection),
                     recording: self.recording.clone(),
                     chance,
                 };
@@ -337,13 +369,31 @@ impl Stage {
             .collect()
     }
 
+    fn pauses(&self) -> Vec<JoinHandle<()>> {
+        let mut tasks = Vec::new();
+        for (number, process) in self.shared.processes.iter().enumerate() {
+            let mut chance = self.chance.stream(&format!("pauses of {number}"));
+            let process = Arc::clone(process);
+            let lease_ms = self.limits.lease_ms;
+            tasks.push(tokio::spawn(async move {
+                for _ in 0..chance.below(PAUSES_MAX + 1) {
+                    sleep(Duration::from_millis(chance.below(PAUSE_AT_MS_MAX))).await;
+                    let time_ms = chance.between(1, PAUSED_LEASES_MAX * lease_ms);
+                    process.stand_still(Duration::from_millis(time_ms)).await;
+                }
+            }));
+        }
+        tasks
+    }
+
     async fn wait_for_late_deliveries(&self) {
-        for _ in 0..QUIET_LOOKS_MAX {
+        for look in 0..QUIET_LOOKS_MAX {
             if self.links().all(|link| link.deliveries_under_way() == 0) {
                 self.recording.note("all is quiet");
                 return;
             }
-            sleep(QUIET_LOOK).await;
+            let pause_ms = QUIET_LOOK_MS_LEAST + look % QUIET_LOOK_MS_SPREAD;
+            sleep(Duration::from_millis(pause_ms)).await;
         }
         self.recording.breach("the world does not come to rest");
     }
@@ -469,10 +519,8 @@ impl Stage {
             .chain([&self.control.link])
     }
 
-    fn right_world(&self) -> Arc<dyn World> {
-        Arc::new(SimulatedWorld::exact(
-            self.started,
-            self.chance.stream("mover"),
-        ))
+    fn movers_world(&self, collection: Collection) -> Arc<dyn World> {
+        let chance = self.chance.stream(&format!("world of {collection}"));
+        Arc::new(SimulatedWorld::exact(self.started, chance))
     }
 }

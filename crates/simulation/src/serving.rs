@@ -1,6 +1,6 @@
-//! Processes that serve: a router each, a shop on top of it and a sweeper beside
-//! it. A process may die at any await and come back as another one, with a
-//! writer number of its own.
+//! Processes that serve: a router each, a shop on top of it, a sweeper and the
+//! keeping of its lease beside it. A process may stand still at any await and go
+//! on later, or die and come back as another one, with a writer number of its own.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use engine_api::{ControlStore, Engine, World, Writer};
-use router::{Limits, MapView, Router, RouterConfig, ShardName};
+use router::{LeaseState, Limits, MapView, ProcessName, Router, RouterConfig, ShardName};
 use shop_service::{Settings, Shop, ShopConfig};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::sleep;
 
 use crate::clock::AheadWorld;
+use crate::pausing::Pause;
 use crate::recording::Recording;
 
 /// How long a shopper waits before it looks again whether the process is up.
@@ -36,9 +37,18 @@ pub struct Site {
     /// still be under way.
     pub sweepers_ahead: Duration,
     pub recording: Recording,
+    pub right: Right,
     /// A number that was given out is not given again: a change that a dead
     /// process left under way must not meet another with its revision.
     pub writers: AtomicU8,
+}
+
+/// By what the processes of a seed know that an answer counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    Lease,
+    /// They ask after each.
+    ControlStore,
 }
 
 #[derive(Debug)]
@@ -46,6 +56,7 @@ pub struct Process {
     number: usize,
     site: Arc<Site>,
     world: Arc<dyn World>,
+    pause: Pause,
     life: Mutex<Life>,
 }
 
@@ -55,6 +66,7 @@ struct Life {
     shop: Option<Arc<Shop>>,
     requests: Vec<AbortHandle>,
     sweeper: Option<JoinHandle<()>>,
+    lease: Option<AbortHandle>,
 }
 
 impl Process {
@@ -63,6 +75,7 @@ impl Process {
             number,
             site,
             world,
+            pause: Pause::default(),
             life: Mutex::default(),
         }
     }
@@ -81,13 +94,14 @@ impl Process {
                 world: Arc::clone(&self.world),
                 writer,
                 limits: self.site.limits.clone(),
-                map_view: MapView::ControlStore,
+                map_view: self.map_view(),
             });
             match opened.await {
                 Ok(router) => {
                     self.site
                         .recording
                         .note(format!("process {} serves", self.number));
+                    self.keep_lease(Arc::clone(&router));
                     let shop = Shop::new(ShopConfig {
                         router,
                         world: Arc::clone(&self.world),
@@ -102,6 +116,39 @@ impl Process {
         self.site
             .recording
             .breach(format!("process {} cannot open a router", self.number));
+    }
+
+    fn map_view(&self) -> MapView {
+        match self.site.right {
+            Right::ControlStore => MapView::ControlStore,
+            Right::Lease => MapView::Lease {
+                process: ProcessName::new(format!("process-{}", self.number))
+                    .expect("letters, a dash and digits make a name"),
+            },
+        }
+    }
+
+    fn keep_lease(&self, router: Arc<Router>) {
+        let keeping = self.pause.over(async move { router.keep_lease().await });
+        self.lock().lease = Some(tokio::spawn(keeping).abort_handle());
+    }
+
+    /// Stands still for so long: nothing is noticed, answers wait at the door.
+    pub async fn stand_still(&self, time: Duration) {
+        let recording = &self.site.recording;
+        recording.note(format!("process {} stands still", self.number));
+        self.pause.stop();
+        sleep(time).await;
+        let ran_out = match &self.lock().shop {
+            Some(shop) => shop.router().lease() == Some(LeaseState::RanOut),
+            None => false,
+        };
+        recording.with(|history| {
+            history.pauses += 1;
+            history.leases_run_out += u64::from(ran_out);
+        });
+        recording.note(format!("process {} goes on", self.number));
+        self.pause.go_on();
     }
 
     /// Sweeps now and then, in this life of the process.
@@ -120,14 +167,14 @@ impl Process {
         });
         let (number, world) = (self.number, Arc::clone(&self.world));
         let recording = self.site.recording.clone();
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(self.pause.over(async move {
             loop {
                 let spread = world.random() % (SWEEP_MS_MOST - SWEEP_MS_LEAST);
                 sleep(Duration::from_millis(SWEEP_MS_LEAST + spread)).await;
                 let swept = shop.sweep().await;
                 recording.swept(number, &swept);
             }
-        });
+        }));
         self.lock().sweeper = Some(task);
     }
 
@@ -148,6 +195,7 @@ impl Process {
         self.stop_sweeper();
         let mut life = self.lock();
         life.shop = None;
+        life.lease.take().inspect(AbortHandle::abort);
         life.requests.drain(..).for_each(|request| request.abort());
         drop(life);
         self.site
@@ -178,7 +226,7 @@ impl Process {
             }
             sleep(LOOK_AGAIN).await;
         };
-        let task = tokio::spawn(request(shop));
+        let task = tokio::spawn(self.pause.over(request(shop)));
         self.lock().requests.push(task.abort_handle());
         match task.await {
             Ok(answer) => Some(answer),

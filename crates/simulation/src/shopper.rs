@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use engine_api::{
-    Change, EngineError, Query, Record, RecordKey, Revision, SharedRecord, Timestamp, Together,
+    Change, EngineError, Query, Record, RecordKey, Remedy, Revision, SharedRecord, Timestamp,
+    Together,
 };
 use router::{Router, RouterError};
 use tokio::time::sleep;
@@ -235,8 +236,13 @@ fn floor(seen: &Seen, keys: &[RecordKey]) -> Revision {
 /// Shoppers ask nothing malformed, and nothing here breaks by itself: some
 /// errors can only mean that a rule did not hold.
 fn report_if_impossible(recording: &Recording, error: &RouterError) {
-    let RouterError::Engine { source, .. } = error else {
-        return;
+    let source = match error {
+        RouterError::Engine { source, .. } => source,
+        RouterError::Lease(lease) if lease.remedy() == Remedy::GiveUp => {
+            recording.breach(format!("a shopper was told: {error}"));
+            return;
+        }
+        _ => return,
     };
     match source {
         EngineError::Unavailable { .. } | EngineError::OutcomeUnknown { .. } => {}

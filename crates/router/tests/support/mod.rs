@@ -22,7 +22,8 @@ use engine_api::{
 use futures::FutureExt as _;
 use layout::{Collection, Field, Fields, ShardKey, Value};
 use router::{
-    CollectionMap, Limits, Map, MapKeeper, MapView, Router, RouterConfig, ShardName, Written,
+    CollectionMap, Limits, Map, MapKeeper, MapView, ProcessName, Router, RouterConfig, ShardName,
+    Written,
 };
 use tokio::sync::Semaphore;
 
@@ -342,6 +343,8 @@ pub struct Control {
     pub memory: MemoryEngine,
     faults: Mutex<VecDeque<Fault>>,
     reads: AtomicU64,
+    /// Passed after a value was set and before that is told.
+    answers: Mutex<Option<Arc<Gate>>>,
 }
 
 impl Control {
@@ -351,6 +354,16 @@ impl Control {
 
     pub fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
+    }
+
+    pub fn gate_answers(&self) -> Arc<Gate> {
+        let gate = Gate::new();
+        *self.answers.lock().unwrap() = Some(gate.clone());
+        gate
+    }
+
+    pub fn ungate(&self) {
+        *self.answers.lock().unwrap() = None;
     }
 }
 
@@ -371,8 +384,15 @@ impl ControlStore for Control {
             reason: "the story wants it".to_owned(),
         };
         let fault = self.faults.lock().unwrap().pop_front();
+        let gate = self.answers.lock().unwrap().clone();
         match fault {
-            None => self.memory.compare_and_set(name, expected, bytes).await,
+            None => {
+                let answer = self.memory.compare_and_set(name, expected, bytes).await;
+                if let Some(gate) = gate {
+                    gate.pass().await;
+                }
+                answer
+            }
             Some(Fault::AppliedButAnswerLost) => {
                 self.memory.compare_and_set(name, expected, bytes).await?;
                 Err(lost())
@@ -429,16 +449,19 @@ impl Shop {
 
     /// Another router over the same shards: a second process.
     pub async fn second_router(&self, map_view: MapView) -> Arc<Router> {
-        let config = config(
-            &self.shards,
-            &self.control,
-            &self.world,
-            2,
-            Limits::default(),
-        );
-        Router::open(RouterConfig { map_view, ..config })
-            .await
-            .unwrap()
+        Router::open(self.second_config(map_view)).await.unwrap()
+    }
+
+    pub fn second_config(&self, map_view: MapView) -> RouterConfig {
+        let limits = Limits::default();
+        let config = config(&self.shards, &self.control, &self.world, 2, limits);
+        RouterConfig { map_view, ..config }
+    }
+
+    /// A second process with a lease; whether it keeps it is the story's.
+    pub async fn leased_router(&self, process: &str) -> Arc<Router> {
+        let process = ProcessName::new(process).unwrap();
+        self.second_router(MapView::Lease { process }).await
     }
 
     pub fn shard(&self, name: &str) -> &Arc<Shard> {

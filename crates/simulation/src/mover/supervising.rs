@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine_api::{ControlStore, FenceKind, World};
 use layout::{Collection, Scope, ShardKey, SlotRange};
-use router::{CollectionMap, Cut, Map, MapKeeper, ShardName};
+use router::{CollectionMap, Cut, Limits, Map, MapKeeper, ShardName};
 use tokio::time::{sleep, timeout};
 
 use super::{Mover, Plan, Stop, Temper};
@@ -30,6 +30,7 @@ pub struct Supervisor {
     pub fence_kind: FenceKind,
     pub shards: BTreeMap<ShardName, Arc<FaultyEngine>>,
     pub control: Arc<dyn ControlStore>,
+    pub limits: Limits,
     pub world: Arc<dyn World>,
     pub recording: Recording,
     pub chance: Chance,
@@ -108,6 +109,8 @@ impl Supervisor {
             target: Arc::clone(&self.shards[&plan.target]),
             plan,
             keeper: MapKeeper::new(Arc::clone(&self.control)),
+            control: Arc::clone(&self.control),
+            limits: self.limits.clone(),
             world: Arc::clone(&self.world),
             recording: self.recording.clone(),
             chance: Mutex::new(chance),

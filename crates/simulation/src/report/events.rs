@@ -10,7 +10,7 @@ use crate::recording::{Applied, History};
 use crate::scenery::GOODS;
 
 /// Every kind of event that is counted, in the order in which they are told.
-pub const EVENTS: [&str; 32] = [
+pub const EVENTS: [&str; 34] = [
     "sessions opened",
     "sessions touched",
     "sessions closed",
@@ -43,6 +43,8 @@ pub const EVENTS: [&str; 32] = [
     "sweeps",
     "orders finished by a sweeper",
     "orders aborted by a sweeper",
+    "processes that stood still",
+    "leases that ran out meanwhile",
 ];
 
 /// What happened, and how often. Answers that never came are not in it.
@@ -56,6 +58,8 @@ pub(super) fn events(history: &History) -> Vec<(&'static str, u64)> {
             ("sweeps", sweeps.passes),
             ("orders finished by a sweeper", sweeps.finished),
             ("orders aborted by a sweeper", sweeps.aborted),
+            ("processes that stood still", history.pauses),
+            ("leases that ran out meanwhile", history.leases_run_out),
         ])
         .collect()
 }
