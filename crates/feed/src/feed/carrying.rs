@@ -1,0 +1,195 @@
+//! Bringing records over: read, load, put, and what follows.
+
+use std::time::Duration;
+
+use engine_api::{
+    Authority, Change, ChangeKind, Content, EngineError, Header, Outcome, Record, RecordKey,
+    Remedy, Revision, WriteContext,
+};
+use futures::future::join_all;
+
+use super::{Route, Work, of_side};
+use crate::cargo::{CargoError, Delivered};
+use crate::error::FeedError;
+use crate::tenure::Tenure;
+
+/// The pause before an image is put again.
+const PUT_PAUSE_MS: u64 = 20;
+
+/// A reason to look at a record: the newest of what the journal says about it.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    pub key: RecordKey,
+    pub kind: ChangeKind,
+    pub revision: Revision,
+}
+
+/// Whether the source shows what the journal has said (W22).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    Yes,
+    NotYet,
+}
+
+impl Route {
+    /// Brings all of them to what the source shows now, some at a time.
+    pub(super) async fn carry_named(
+        &self,
+        tenure: &Tenure,
+        work: &mut Work,
+        named: &[Named],
+    ) -> Result<Vec<Shown>, FeedError> {
+        let mut all = Vec::with_capacity(named.len());
+        for some in named.chunks(self.limits.records_at_once_max) {
+            self.renew(tenure, work).await?;
+            let carrying = some.iter().map(|named| self.look(tenure, work, named));
+            for shown in join_all(carrying).await {
+                all.push(shown?);
+            }
+        }
+        Ok(all)
+    }
+
+    pub(super) async fn carry_scanned(
+        &self,
+        tenure: &Tenure,
+        work: &mut Work,
+        scanned: Vec<Record>,
+    ) -> Result<(), FeedError> {
+        let mut scanned = scanned.into_iter().peekable();
+        while scanned.peek().is_some() {
+            self.renew(tenure, work).await?;
+            let some = scanned.by_ref().take(self.limits.records_at_once_max);
+            let work = &*work;
+            let carrying = some.map(|image| self.confirm(tenure, work, image));
+            for carried in join_all(carrying.collect::<Vec<_>>()).await {
+                carried?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is there is carried, shown or not: it is never too much.
+    async fn look(&self, tenure: &Tenure, work: &Work, named: &Named) -> Result<Shown, FeedError> {
+        let (key, source) = (&named.key, self.source.as_ref());
+        let image = self.cargo.read(source, key, self.world.now()).await;
+        let image = image.map_err(|error| of_cargo(tenure, key, error))?;
+        let shown = named.shown_by(image.as_ref());
+        if let Some(image) = image.or_else(|| named.forgotten()) {
+            self.carry(tenure, work, image).await?;
+        }
+        Ok(shown)
+    }
+
+    async fn confirm(&self, tenure: &Tenure, work: &Work, image: Record) -> Result<(), FeedError> {
+        // Most of a scan is not the cargo's: nothing is asked about it.
+        if self.cargo.load(image.clone()).is_none() {
+            return Ok(());
+        }
+        let key = image.key.clone();
+        let confirmed = self.cargo.confirm(image).await;
+        match confirmed.map_err(|error| of_cargo(tenure, &key, error))? {
+            Some(image) => self.carry(tenure, work, image).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn carry(&self, tenure: &Tenure, work: &Work, image: Record) -> Result<(), FeedError> {
+        let Some(loaded) = self.cargo.load(image) else {
+            return Ok(());
+        };
+        self.put(tenure, work, &loaded).await?;
+        self.counts.applied.add(1);
+        let delivered = self.cargo.delivered(&loaded).await;
+        match delivered.map_err(|error| of_cargo(tenure, &loaded.key, error))? {
+            Delivered::Kept => {}
+            Delivered::Removed => self.counts.removed.add(1),
+        }
+        Ok(())
+    }
+
+    /// The same image again after a lost answer: what is not newer changes nothing (W26).
+    async fn put(&self, tenure: &Tenure, work: &Work, image: &Record) -> Result<(), FeedError> {
+        let context = WriteContext {
+            authority: Authority::Mover {
+                term: tenure.mover_term(&work.held),
+            },
+            now: self.world.now(),
+            revision: image.newest_revision(),
+        };
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let change = Change::PutImage {
+                image: image.clone(),
+            };
+            match self.target.apply(change, context.clone()).await {
+                Ok(Outcome::Done { .. }) => return Ok(()),
+                Ok(outcome) => {
+                    return Err(FeedError::Refused {
+                        feed: tenure.feed().to_owned(),
+                        key: image.key.to_string(),
+                        outcome: name(&outcome).to_owned(),
+                    });
+                }
+                Err(error) if may_go_again(&error) && tries < self.limits.put_tries_max => {
+                    let pause = Duration::from_millis(PUT_PAUSE_MS);
+                    self.world.sleep(pause).await;
+                }
+                Err(source) => return Err(of_side(tenure, "target", source)),
+            }
+        }
+    }
+}
+
+impl Named {
+    /// A removal whose mark is forgotten already is shown by nothing at all.
+    fn shown_by(&self, image: Option<&Record>) -> Shown {
+        let shown = match image {
+            Some(image) => image.newest_revision() >= self.revision,
+            None => self.kind == ChangeKind::Removed,
+        };
+        if shown { Shown::Yes } else { Shown::NotYet }
+    }
+
+    /// The mark of a removal that the source has forgotten: the target may hold
+    /// what was removed. A record that merely expired takes its expiry along, and
+    /// is never carried as a removal (W7).
+    fn forgotten(&self) -> Option<Record> {
+        (self.kind == ChangeKind::Removed).then(|| Record {
+            key: self.key.clone(),
+            header: Header {
+                revision: self.revision,
+                cleared: self.revision.just_before(),
+                content: Content::Removed,
+            },
+            parts: Default::default(),
+        })
+    }
+}
+
+fn may_go_again(error: &EngineError) -> bool {
+    matches!(error.remedy(), Remedy::Retry | Remedy::ReadBack)
+}
+
+pub(super) fn of_cargo(tenure: &Tenure, key: &RecordKey, source: CargoError) -> FeedError {
+    FeedError::Cargo {
+        feed: tenure.feed().to_owned(),
+        key: key.to_string(),
+        source,
+    }
+}
+
+/// The outcome without what the record holds: errors are logged, records are shoppers' own.
+fn name(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done { .. } => "done",
+        Outcome::Exists { .. } => "another record lives there",
+        Outcome::Conflict { .. } => "the header is another one",
+        Outcome::NoRecord => "no record lives there",
+        Outcome::GuardFailed { .. } => "the guard does not hold",
+        Outcome::Stale { .. } => "something newer is stored",
+        Outcome::TooManyParts { .. } => "the record has too many parts",
+        Outcome::Stock(_) => "the stock refuses it",
+    }
+}
