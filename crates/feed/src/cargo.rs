@@ -41,7 +41,8 @@ pub trait Cargo: Send + Sync + fmt::Debug {
     /// What of an image, marks included, goes to the target; `None` for nothing.
     fn load(&self, image: Record) -> Option<Record>;
 
-    /// After the target holds what was loaded, durably.
+    /// After the target holds what was loaded, durably. Called again while it is
+    /// not yet time for what should follow.
     async fn delivered(&self, _loaded: &Record) -> Result<Delivered, CargoError> {
         Ok(Delivered::Kept)
     }
@@ -53,6 +54,8 @@ pub enum Delivered {
     Kept,
     /// The source does not hold it any more.
     Removed,
+    /// Something is still to follow, and it is too early for it: the entry is not done.
+    NotYet,
 }
 
 /// Why a cargo could not be read or followed up. The feed comes back to it.

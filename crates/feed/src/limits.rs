@@ -15,15 +15,15 @@ pub struct Limits {
     pub scan_records_max: usize,
     /// Records that are read and put at once.
     pub records_at_once_max: usize,
-    /// Entries that wait at once for the source to show them; while there are
-    /// more, the journal is not read on.
+    /// Entries that wait at once to be shown or followed up; while there are more,
+    /// the journal is not read on.
     pub waiting_max: usize,
-    /// How long an entry waits for the source to show it (W22). Then it counts as
-    /// one of a change that never happened (E18).
+    /// How long an entry waits to be done (W22). Then it counts as one of a change
+    /// that never happened (E18).
     pub show_ms_max: u64,
     /// How often one image is put while answers are lost or the target is not available.
     pub put_tries_max: u32,
-    /// How old an entry is before it is looked at.
+    /// How old an entry is before it is looked at. Scans do not ask how old a record is.
     pub delay_ms: u64,
     /// The pause between two passes when nothing is left to do, and after the first failure.
     pub poll_ms: u64,

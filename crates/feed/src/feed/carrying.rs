@@ -24,9 +24,9 @@ pub(super) struct Named {
     pub revision: Revision,
 }
 
-/// Whether the source shows what the journal has said (W22).
+/// Whether an entry is done: the source shows it (W22), and nothing is still to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum Done {
     Yes,
     NotYet,
 }
@@ -38,7 +38,7 @@ impl Route {
         tenure: &Tenure,
         work: &mut Work,
         named: &[Named],
-    ) -> Result<Vec<Shown>, FeedError> {
+    ) -> Result<Vec<Done>, FeedError> {
         let mut all = Vec::with_capacity(named.len());
         for some in named.chunks(self.limits.records_at_once_max) {
             self.renew(tenure, work).await?;
@@ -50,53 +50,66 @@ impl Route {
         Ok(all)
     }
 
+    /// What a scan met has no entry that would come back to it: it is carried until
+    /// it is done.
     pub(super) async fn carry_scanned(
         &self,
         tenure: &Tenure,
         work: &mut Work,
         scanned: Vec<Record>,
     ) -> Result<(), FeedError> {
-        let mut scanned = scanned.into_iter().peekable();
-        while scanned.peek().is_some() {
-            self.renew(tenure, work).await?;
-            let some = scanned.by_ref().take(self.limits.records_at_once_max);
-            let work = &*work;
-            let carrying = some.map(|image| self.confirm(tenure, work, image));
-            for carried in join_all(carrying.collect::<Vec<_>>()).await {
-                carried?;
+        // Most of a scan is not the cargo's: nothing is asked about it.
+        let mut left = scanned;
+        left.retain(|image| self.cargo.load(image.clone()).is_some());
+        while !left.is_empty() {
+            let mut early = Vec::new();
+            for some in left.chunks(self.limits.records_at_once_max) {
+                self.renew(tenure, work).await?;
+                let carrying = some.iter().map(|image| self.confirm(tenure, work, image));
+                for (image, done) in some.iter().zip(join_all(carrying).await) {
+                    if done? == Done::NotYet {
+                        early.push(image.clone());
+                    }
+                }
+            }
+            left = early;
+            if !left.is_empty() {
+                let pause = Duration::from_millis(self.limits.poll_ms);
+                self.world.sleep(pause).await;
             }
         }
         Ok(())
     }
 
     /// What is there is carried, shown or not: it is never too much.
-    async fn look(&self, tenure: &Tenure, work: &Work, named: &Named) -> Result<Shown, FeedError> {
+    async fn look(&self, tenure: &Tenure, work: &Work, named: &Named) -> Result<Done, FeedError> {
         let (key, source) = (&named.key, self.source.as_ref());
         let image = self.cargo.read(source, key, self.world.now()).await;
         let image = image.map_err(|error| of_cargo(tenure, key, error))?;
         let shown = named.shown_by(image.as_ref());
-        if let Some(image) = image.or_else(|| named.forgotten()) {
-            self.carry(tenure, work, image).await?;
-        }
-        Ok(shown)
+        let followed = match image.or_else(|| named.forgotten()) {
+            Some(image) => self.carry(tenure, work, image).await?,
+            None => Done::Yes,
+        };
+        Ok(if shown == Done::Yes { followed } else { shown })
     }
 
-    async fn confirm(&self, tenure: &Tenure, work: &Work, image: Record) -> Result<(), FeedError> {
-        // Most of a scan is not the cargo's: nothing is asked about it.
-        if self.cargo.load(image.clone()).is_none() {
-            return Ok(());
-        }
-        let key = image.key.clone();
-        let confirmed = self.cargo.confirm(image).await;
-        match confirmed.map_err(|error| of_cargo(tenure, &key, error))? {
+    async fn confirm(
+        &self,
+        tenure: &Tenure,
+        work: &Work,
+        image: &Record,
+    ) -> Result<Done, FeedError> {
+        let confirmed = self.cargo.confirm(image.clone()).await;
+        match confirmed.map_err(|error| of_cargo(tenure, &image.key, error))? {
             Some(image) => self.carry(tenure, work, image).await,
-            None => Ok(()),
+            None => Ok(Done::Yes),
         }
     }
 
-    async fn carry(&self, tenure: &Tenure, work: &Work, image: Record) -> Result<(), FeedError> {
+    async fn carry(&self, tenure: &Tenure, work: &Work, image: Record) -> Result<Done, FeedError> {
         let Some(loaded) = self.cargo.load(image) else {
-            return Ok(());
+            return Ok(Done::Yes);
         };
         self.put(tenure, work, &loaded).await?;
         self.counts.applied.add(1);
@@ -104,8 +117,9 @@ impl Route {
         match delivered.map_err(|error| of_cargo(tenure, &loaded.key, error))? {
             Delivered::Kept => {}
             Delivered::Removed => self.counts.removed.add(1),
+            Delivered::NotYet => return Ok(Done::NotYet),
         }
-        Ok(())
+        Ok(Done::Yes)
     }
 
     /// The same image again after a lost answer: what is not newer changes nothing (W26).
@@ -144,12 +158,12 @@ impl Route {
 
 impl Named {
     /// A removal whose mark is forgotten already is shown by nothing at all.
-    fn shown_by(&self, image: Option<&Record>) -> Shown {
+    fn shown_by(&self, image: Option<&Record>) -> Done {
         let shown = match image {
             Some(image) => image.newest_revision() >= self.revision,
             None => self.kind == ChangeKind::Removed,
         };
-        if shown { Shown::Yes } else { Shown::NotYet }
+        if shown { Done::Yes } else { Done::NotYet }
     }
 
     /// The mark of a removal that the source has forgotten: the target may hold

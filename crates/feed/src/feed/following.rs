@@ -1,7 +1,7 @@
 //! Reading the journal on, page by page.
 //!
-//! Entries that the source does not show yet wait, and hold the saved position
-//! back: it is the lowest that is not done (W22). Reading goes on meanwhile.
+//! Entries that the source does not show yet, or whose cargo has something to do
+//! later, wait and hold the saved position back: it is the lowest that is not done (W22). Reading goes on meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use engine_api::{
     ChangeKind, EngineError, JournalEntry, JournalEvent, Position, RecordKey, Revision, Timestamp,
 };
 
-use super::carrying::{Named, Shown};
+use super::carrying::{Done, Named};
 use super::{Pass, Route, Work, of_side};
 use crate::error::FeedError;
 use crate::phase::{Event, Phase};
@@ -25,7 +25,7 @@ pub(super) struct Reading {
     waiting: BTreeMap<RecordKey, Waiting>,
 }
 
-/// Entries of one record that the source does not show yet.
+/// Entries of one record that are not done yet.
 #[derive(Clone, Debug)]
 struct Waiting {
     kind: ChangeKind,
@@ -120,7 +120,7 @@ impl Route {
         })
     }
 
-    /// Looks again at what was not shown before.
+    /// Looks again at what was not done before.
     async fn look_again(
         &self,
         tenure: &Tenure,
@@ -148,15 +148,15 @@ impl Route {
                 .get(&named.key)
                 .is_some_and(|waiting| waiting.until <= now);
             match shown {
-                Shown::Yes => {
+                Done::Yes => {
                     reading.waiting.remove(&named.key);
                 }
                 // A change that was announced and never happened (E18).
-                Shown::NotYet if patience_is_over => {
+                Done::NotYet if patience_is_over => {
                     reading.waiting.remove(&named.key);
                     given_up += 1;
                 }
-                Shown::NotYet => {}
+                Done::NotYet => {}
             }
         }
         if given_up > 0 {
@@ -266,7 +266,7 @@ impl Reading {
         lowest.map_or(&self.at, |waiting| &waiting.before)
     }
 
-    fn settle(&mut self, mentioned: Mentioned, shown: Shown, until: Duration) {
+    fn settle(&mut self, mentioned: Mentioned, shown: Done, until: Duration) {
         let Mentioned {
             named,
             before,
@@ -275,17 +275,17 @@ impl Reading {
         let waits = self.waiting.get_mut(&named.key);
         match (shown, waits) {
             // What waited longer is shown too, unless it is newer.
-            (Shown::Yes, Some(waiting)) if waiting.revision <= named.revision => {
+            (Done::Yes, Some(waiting)) if waiting.revision <= named.revision => {
                 self.waiting.remove(&named.key);
             }
-            (Shown::Yes, _) => {}
-            (Shown::NotYet, Some(waiting)) if waiting.revision < named.revision => {
+            (Done::Yes, _) => {}
+            (Done::NotYet, Some(waiting)) if waiting.revision < named.revision => {
                 waiting.kind = named.kind;
                 waiting.revision = named.revision;
                 waiting.until = until;
             }
-            (Shown::NotYet, Some(_)) => {}
-            (Shown::NotYet, None) => {
+            (Done::NotYet, Some(_)) => {}
+            (Done::NotYet, None) => {
                 let waiting = Waiting {
                     kind: named.kind,
                     revision: named.revision,

@@ -1,7 +1,5 @@
 //! Copying everything once, from a position that was taken before (W24).
 
-use std::time::Duration;
-
 use engine_api::{Position, Scan, ScanPosition};
 
 use super::{Pass, Route, Work, of_side};
@@ -27,11 +25,6 @@ impl Route {
             self.step(tenure, work, Event::PositionTaken { at }).await?;
             return Ok(Pass::Behind);
         }
-        if after.is_none() {
-            // What was written just before the position has no entry behind it: it
-            // has to be as old as an entry that is due.
-            self.ripen(tenure, work).await?;
-        }
         let scan = Scan {
             collection: self.cargo.collection(),
             scope: self.cargo.scope(),
@@ -49,18 +42,6 @@ impl Route {
         };
         self.step(tenure, work, event).await?;
         Ok(Pass::Behind)
-    }
-
-    /// Waits for as long as entries do, and shows meanwhile that it lives.
-    async fn ripen(&self, tenure: &Tenure, work: &mut Work) -> Result<(), FeedError> {
-        let mut left_ms = self.limits.delay_ms;
-        while left_ms > 0 {
-            let piece_ms = left_ms.min(self.limits.renew_ms);
-            self.world.sleep(Duration::from_millis(piece_ms)).await;
-            left_ms -= piece_ms;
-            self.renew(tenure, work).await?;
-        }
-        Ok(())
     }
 
     /// If somebody asked for a rebuild meanwhile, that stands instead.

@@ -34,25 +34,45 @@ impl Shop {
     pub async fn place_order(&self, wish: OrderWish, seen: Revision) -> Result<Placed, ShopError> {
         let asked = asked(&wish);
         let id = OrderId::derived(&wish.user, &wish.key);
-        if let Some(record) = self.found_order(&id, Some(&wish.user)).await? {
-            return self.repeated(&record, &wish, &asked, seen).await;
+        let mut above = seen;
+        for _ in 0..ATTEMPTS_MAX {
+            let number = self.creation_number(&id, above)?;
+            if let Some(record) = self.found_order(&id, Some(&wish.user)).await? {
+                return self.repeated(&record, &wish, &asked, seen).await;
+            }
+            match self.place_new(&wish, &asked, seen, number).await? {
+                Placing::Ended(placed) => return Ok(placed),
+                Placing::Overtaken { stored } => above = above.max(stored),
+            }
         }
-        let request = self.looked_up(&wish).await?;
+        Err(ShopError::Contended)
+    }
+
+    async fn place_new(
+        &self,
+        wish: &OrderWish,
+        asked: &AskedOrder,
+        seen: Revision,
+        number: Option<Revision>,
+    ) -> Result<Placing, ShopError> {
+        let request = self.looked_up(wish).await?;
         let pending = KeptOrder {
             order: Order::pending(&wish.user, request, self.now()),
             settlement: Settlement::Open,
             cart: wish.cart.clone(),
         };
         for _ in 0..ATTEMPTS_MAX {
-            match self.sell_at_once(&pending, seen).await? {
-                AtOnce::Placed(placed) => return Ok(placed),
+            match self.sell_at_once(&pending, seen, number).await? {
+                AtOnce::Placed(placed) => return Ok(Placing::Ended(placed)),
                 AtOnce::Exists(record) => {
-                    return self.repeated(&record, &wish, &asked, seen).await;
+                    let placed = self.repeated(&record, wish, asked, seen).await?;
+                    return Ok(Placing::Ended(placed));
                 }
-                AtOnce::NotHere => return self.reserve(pending, &wish, &asked, seen).await,
+                AtOnce::Overtaken { stored } => return Ok(Placing::Overtaken { stored }),
+                AtOnce::NotHere => return self.reserve(pending, wish, asked, seen, number).await,
                 // If nothing explains the refusal any more, the world has
                 // changed in between: pieces came back, or a price did.
-                AtOnce::Refused => self.explain(&pending, &wish).await?,
+                AtOnce::Refused => self.explain(&pending, wish).await?,
             }
         }
         Err(ShopError::Contended)
@@ -60,7 +80,12 @@ impl Shop {
 
     /// One commit for everything. Nobody ever sees the order without its stock,
     /// so that it needs no reservation.
-    async fn sell_at_once(&self, pending: &KeptOrder, seen: Revision) -> Result<AtOnce, ShopError> {
+    async fn sell_at_once(
+        &self,
+        pending: &KeptOrder,
+        seen: Revision,
+        number: Option<Revision>,
+    ) -> Result<AtOnce, ShopError> {
         let mut created = pending.clone();
         created.settlement = Settlement::Settled;
         let now = created.order.header().created_at;
@@ -74,7 +99,7 @@ impl Shop {
             changes.push(self.stock_change(line, &zone, exactly(line), sell)?);
         }
         changes.extend(self.cart_closing(pending).await?);
-        let written = match together(self.router.write_together(changes, seen).await)? {
+        let written = match together(self.write_new(changes, seen, number).await)? {
             Together::Answered(written) => written,
             Together::NotHere => return Ok(AtOnce::NotHere),
         };
@@ -88,6 +113,7 @@ impl Shop {
                 .into_stored(),
             }),
             Outcome::Exists { record } => AtOnce::Exists(record),
+            Outcome::Stale { stored } => AtOnce::Overtaken { stored },
             _ => AtOnce::Refused,
         })
     }
@@ -99,20 +125,25 @@ impl Shop {
         wish: &OrderWish,
         asked: &AskedOrder,
         seen: Revision,
-    ) -> Result<Placed, ShopError> {
+        number: Option<Revision>,
+    ) -> Result<Placing, ShopError> {
         self.cart_closing(&pending).await?;
-        let creation = self.creation(&pending)?;
-        match self.router.write(creation, seen).await?.outcome {
+        let creation = vec![self.creation(&pending)?];
+        let placed = match self.write_new(creation, seen, number).await?.outcome {
             Outcome::Done { revision } => {
                 let current = Current {
                     kept: pending,
                     revision,
                 };
-                self.complete(current, Made::Now, seen).await
+                self.complete(current, Made::Now, seen).await?
             }
-            Outcome::Exists { record } => Box::pin(self.repeated(&record, wish, asked, seen)).await,
-            _ => Err(ShopError::Contended),
-        }
+            Outcome::Exists { record } => {
+                Box::pin(self.repeated(&record, wish, asked, seen)).await?
+            }
+            Outcome::Stale { stored } => return Ok(Placing::Overtaken { stored }),
+            _ => return Err(ShopError::Contended),
+        };
+        Ok(Placing::Ended(placed))
     }
 
     /// The order of an earlier attempt: the same answer, or a refusal.
@@ -354,9 +385,21 @@ impl Shop {
     }
 }
 
+enum Placing {
+    Ended(Placed),
+    /// An order of this id came and went since it was looked for: it is in the history.
+    Overtaken {
+        stored: Revision,
+    },
+}
+
 enum AtOnce {
     Placed(Placed),
     Exists(Box<Record>),
+    /// See [`Placing::Overtaken`]; or the cart was changed by a faster clock.
+    Overtaken {
+        stored: Revision,
+    },
     /// Something in it did not hold; nothing was written.
     Refused,
     NotHere,
