@@ -58,6 +58,10 @@ impl OrderHistory {
             statuses: statuses.collect::<Result<_, _>>()?,
         })
     }
+
+    pub fn shard(&self) -> &ShardName {
+        &self.shard
+    }
 }
 
 /// An order under way changes all the time, and an aborted one never was an order:

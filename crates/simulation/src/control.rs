@@ -1,11 +1,12 @@
-//! The control store behind a link; every map that stood there is recorded.
+//! The control store behind a link; every map that stood there is recorded. Feeds keep
+//! their positions here too.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use engine_api::memory::MemoryEngine;
 use engine_api::{ControlStore, ControlValue, EngineError, SetOutcome};
-use router::Map;
+use router::{MAP_NAME, Map};
 
 use crate::link::{Call, Link};
 use crate::recording::{Published, Recording};
@@ -53,7 +54,7 @@ impl ControlStore for FaultyControl {
                 let outcome = memory
                     .compare_and_set(&name, expected, bytes.clone())
                     .await?;
-                if matches!(outcome, SetOutcome::Set { .. }) {
+                if matches!(outcome, SetOutcome::Set { .. }) && name == MAP_NAME {
                     record(&recording, &bytes);
                 }
                 Ok(outcome)
