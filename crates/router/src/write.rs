@@ -10,7 +10,8 @@
 mod course;
 
 use engine_api::{
-    Authority, Change, EngineError, FenceKind, Generation, Outcome, Revision, WriteContext,
+    Authority, Change, EngineError, FenceKind, Generation, Outcome, RecordKey, Revision,
+    WriteContext,
 };
 
 use crate::error::RouterError;
@@ -45,6 +46,25 @@ impl Router {
         self.write_all(changes, floor).await
     }
 
+    /// A number for a later [`Router::write_as_of`]: above `floor`, and above
+    /// everything proposed for the key before.
+    pub fn number(&self, key: &RecordKey, floor: Revision) -> Result<Revision, RouterError> {
+        Ok(self.clock.propose([key], self.world.now(), floor)?)
+    }
+
+    /// Writes changes that rest on what was read after `number` was drawn, under
+    /// that very number: where something newer stands, even a mark, the outcome is
+    /// `Stale` and the reader reads again. Of the records that it creates nothing
+    /// can have come and gone in between.
+    pub async fn write_as_of(
+        &self,
+        changes: Vec<Change>,
+        number: Revision,
+    ) -> Result<Written, RouterError> {
+        self.check_changes(&changes)?;
+        self.finish(Course::numbered(changes, number)).await
+    }
+
     async fn write_all(
         &self,
         changes: Vec<Change>,
@@ -55,7 +75,10 @@ impl Router {
             .iter()
             .filter_map(expected_revision)
             .fold(floor, Revision::max);
-        let mut course = Course::new(changes, floor);
+        self.finish(Course::new(changes, floor)).await
+    }
+
+    async fn finish(&self, mut course: Course) -> Result<Written, RouterError> {
         loop {
             match self.attempt(&mut course).await {
                 Ok(Step::Again) => {}
@@ -98,7 +121,10 @@ impl Router {
         let now = self.world.now();
         let revision = match &course.doubt {
             Some(doubt) => doubt.revision,
-            None => self.clock.propose(course.keys(), now, course.floor)?,
+            None => match course.number {
+                Some(number) => number,
+                None => self.clock.propose(course.keys(), now, course.floor)?,
+            },
         };
         Ok(WriteContext {
             authority: Authority::Router {
@@ -183,7 +209,9 @@ impl Router {
                     name(&outcome)
                 ),
             }),
-            Ok(Outcome::Stale { stored }) => course.again_above(self, stored),
+            Ok(Outcome::Stale { stored }) if course.number.is_none() => {
+                course.again_above(self, stored)
+            }
             Ok(outcome) => Ok(Step::Finished(Written {
                 outcome,
                 revision: proposed,

@@ -25,10 +25,13 @@ mod carts;
 
 mod orders;
 
+mod history;
+
 mod sweeper;
 
 pub use carts::{ItemWish, Merge, MergeEnd};
 pub use error::{Noun, ShopError};
+pub use history::{HistoryError, OrderHistory, archive_feed};
 pub use orders::{LineWish, OrderWish, Placed};
 pub use products::ProductWish;
 pub use sessions::{Login, SessionWish};

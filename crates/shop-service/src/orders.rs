@@ -15,6 +15,7 @@ use model::{
 use router::{RouterError, Written};
 
 use crate::error::{Noun, ShopError};
+use crate::history::Recalled;
 use crate::records::{KeptOrder, Settlement, order_header, order_hints, order_of};
 use crate::shop::{ATTEMPTS_MAX, Listing, Made, PageWish, Shop, Stored};
 
@@ -52,6 +53,13 @@ pub struct Placed {
 pub(crate) struct Current {
     pub kept: KeptOrder,
     pub revision: Revision,
+}
+
+/// Where an order was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Live,
+    History,
 }
 
 impl Current {
@@ -99,8 +107,9 @@ impl Shop {
                 return Err(ShopError::NotAWishedStatus { status });
             }
         }
+        let mut above = seen;
         for _ in 0..ATTEMPTS_MAX {
-            let current = self.current_order(id, None).await?;
+            let (current, place) = self.placed_order(id, None).await?;
             if expected.is_some_and(|expected| expected != current.revision) {
                 return Err(ShopError::Precondition {
                     current: current.revision,
@@ -112,10 +121,24 @@ impl Shop {
             }
             let mut next = current.kept.clone();
             let effect = next.order.change_status(status, self.now())?.stock_effect();
-            let changed = match effect {
-                StockEffect::GiveBack => self.end_order(&current, next, seen).await?,
-                StockEffect::None | StockEffect::Claim => {
+            let changed = match (place, effect) {
+                (Place::Live, StockEffect::GiveBack) => {
+                    self.end_order(&current, next, seen).await?
+                }
+                (Place::Live, StockEffect::None | StockEffect::Claim) => {
                     self.replace_order(&current, next, seen).await?
+                }
+                (Place::History, effect) => {
+                    if effect != StockEffect::None {
+                        next.settlement = Settlement::Open;
+                    }
+                    match self.recall(&current, next, above).await? {
+                        Recalled::Done(recalled) => Some(self.settle(recalled).await?),
+                        Recalled::Again { above: higher } => {
+                            above = higher;
+                            None
+                        }
+                    }
                 }
             };
             if let Some(changed) = changed {
@@ -166,11 +189,29 @@ impl Shop {
             after: page.after,
             limit: page.limit,
         };
-        self.listing(&query, |record| Ok(order_of(record)?.order))
-            .await
+        let noun_of = |record: &Record| Ok(order_of(record)?.order);
+        match &self.history {
+            None => self.listing(&query, noun_of).await,
+            Some(history) => {
+                let page = self.page_with_history(history, &query).await?;
+                self.listed(page, noun_of)
+            }
+        }
     }
 
+    /// Live orders first, then the history (W33).
     pub(crate) async fn found_order(
+        &self,
+        id: &OrderId,
+        user: Option<&UserId>,
+    ) -> Result<Option<SharedRecord>, ShopError> {
+        match self.live_order(id, user).await? {
+            Some(record) => Ok(Some(record)),
+            None => self.archived_order(id, user).await,
+        }
+    }
+
+    pub(crate) async fn live_order(
         &self,
         id: &OrderId,
         user: Option<&UserId>,
@@ -184,8 +225,19 @@ impl Shop {
         id: &OrderId,
         user: Option<&UserId>,
     ) -> Result<Current, ShopError> {
-        match self.found_order(id, user).await? {
-            Some(record) => Current::of(&record),
+        Ok(self.placed_order(id, user).await?.0)
+    }
+
+    async fn placed_order(
+        &self,
+        id: &OrderId,
+        user: Option<&UserId>,
+    ) -> Result<(Current, Place), ShopError> {
+        if let Some(record) = self.live_order(id, user).await? {
+            return Ok((Current::of(&record)?, Place::Live));
+        }
+        match self.archived_order(id, user).await? {
+            Some(record) => Ok((Current::of(&record)?, Place::History)),
             None => Err(ShopError::NotFound {
                 noun: Noun::Order,
                 id: id.to_string(),

@@ -15,6 +15,9 @@ pub struct Settings {
     /// How old unfinished work of an order must be before a sweeper takes it
     /// for abandoned. Longer than any request may last.
     pub sweep_after_s: Lifetime,
+    /// How old the last change of a finished order is before it goes to the history,
+    /// where the layout has one. Longer than the clocks of two processes may differ.
+    pub archive_after_ms: u64,
 }
 
 impl Default for Settings {
@@ -24,6 +27,7 @@ impl Default for Settings {
             guest_cart_lifetime_s: lifetime(7 * DAY_S),
             session_lifetime_s: lifetime(7 * DAY_S),
             sweep_after_s: lifetime(60),
+            archive_after_ms: 60_000,
         }
     }
 }

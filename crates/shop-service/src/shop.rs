@@ -3,11 +3,12 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use engine_api::{Cursor, Memo, Query, Record, Revision, SharedRecord, World};
+use engine_api::{Cursor, Memo, Page, Query, Record, Revision, SharedRecord, World};
 use router::Router;
 
 use crate::carts::CartHints;
 use crate::error::ShopError;
+use crate::history::OrderHistory;
 use crate::settings::Settings;
 
 /// How often an operation decides anew because somebody else was faster.
@@ -26,6 +27,7 @@ pub struct Shop {
     pub(crate) world: Arc<dyn World>,
     pub(crate) settings: Settings,
     pub(crate) cart_hints: CartHints,
+    pub(crate) history: Option<OrderHistory>,
 }
 
 /// A noun as it is stored, held by all who read it at the same revision.
@@ -143,7 +145,15 @@ impl Shop {
             world: config.world,
             settings: config.settings,
             cart_hints: CartHints::default(),
+            history: None,
         }
+    }
+
+    /// The same shop, whose finished orders are kept apart.
+    #[must_use]
+    pub fn with_history(mut self, history: OrderHistory) -> Shop {
+        self.history = Some(history);
+        self
     }
 
     pub fn router(&self) -> &Arc<Router> {
@@ -159,7 +169,14 @@ impl Shop {
         query: &Query,
         noun_of: impl Fn(&Record) -> Result<T, ShopError>,
     ) -> Result<Listing<T>, ShopError> {
-        let page = self.router.query(query).await?;
+        self.listed(self.router.query(query).await?, noun_of)
+    }
+
+    pub(crate) fn listed<T>(
+        &self,
+        page: Page,
+        noun_of: impl Fn(&Record) -> Result<T, ShopError>,
+    ) -> Result<Listing<T>, ShopError> {
         let items = page.records.iter().map(|record| stored(record, &noun_of));
         Ok(Listing {
             items: items.collect::<Result<_, _>>()?,

@@ -1,4 +1,5 @@
-//! The control store behind a link; every map that stood there is recorded.
+//! The control store behind a link; every map that stood there is recorded. Feeds keep
+//! their positions here too.
 
 use std::sync::Arc;
 

@@ -48,6 +48,8 @@ pub struct History {
     /// What the owners hold at the end, seen by nobody's request.
     pub standing: Vec<Record>,
     pub sweeps: Sweeps,
+    /// Orders in the archive at the end.
+    pub archived: usize,
     pub fence_kind: FenceKind,
     pub crashes: u64,
     pub pauses: u64,
@@ -274,6 +276,7 @@ impl History {
             images: Vec::new(),
             standing: Vec::new(),
             sweeps: Sweeps::default(),
+            archived: 0,
             fence_kind,
             crashes: 0,
             pauses: 0,

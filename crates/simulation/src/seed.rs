@@ -13,7 +13,7 @@ use engine_api::{
 use layout::{Collection, Scope};
 use model::Lifetime;
 use router::{Limits, MapKeeper, ShardName};
-use shop_service::{Settings, Swept};
+use shop_service::{OrderHistory, Settings, Swept};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -31,7 +31,7 @@ use crate::scenery::{
 };
 use crate::serving::{Process, Right, Site};
 use crate::shopper::{Shared, Shopper};
-use crate::visitor::{Hall, Visitor};
+use crate::visitor::{Hall, Interest, Visitor};
 
 /// Who comes: those who use the router alone, those who use the shop, or both.
 const COMPANIES: [Company; 3] = [
@@ -77,6 +77,12 @@ const IMPATIENCE: Duration = Duration::from_millis(850);
 /// Longer than a sweeper's patience and all that clocks can differ.
 const UNTIL_ALL_IS_OLD: Duration = Duration::from_secs(3);
 const LAST_SWEEPS_MAX: u32 = 20;
+/// Among the seeds without shoppers, who know nothing of a history.
+const HISTORY_PERCENT: u64 = 60;
+/// Longer than clocks differ here, as it must be.
+const ARCHIVE_AFTER_MS: u64 = 650;
+const LAST_ARCHIVINGS_MAX: u32 = 1_000;
+const HISTORY_STATUSES: [&str; 3] = ["delivered", "cancelled", "returned"];
 
 #[derive(Clone, Copy, Debug)]
 struct Company {
@@ -115,6 +121,8 @@ struct Stage {
     recording: Recording,
     shards: BTreeMap<ShardName, Arc<FaultyEngine>>,
     control: Arc<FaultyControl>,
+    /// Keeps finished orders, in seeds that have it.
+    archive: Option<Arc<FaultyEngine>>,
     company: Company,
     limits: Limits,
     shared: Arc<Shared>,
@@ -155,6 +163,15 @@ impl Stage {
             let engine: Arc<dyn Engine> = engine.clone();
             (name.clone(), engine)
         });
+        let company = *chance_of_company.pick(&COMPANIES);
+        let keeps_apart =
+            company.shoppers == 0 && Chance::new(seed).stream("history").percent(HISTORY_PERCENT);
+        let archive = keeps_apart.then(|| {
+            let name = ShardName::new("archive").expect("a word is a shard's name");
+            let link = link("archive");
+            let engine = FaultyEngine::new(name, fence_kind, link, recording.clone());
+            Arc::new(engine)
+        });
         let lease_ms = chance_of_company.between(LEASE_MS_LEAST, LEASE_MS_MOST);
         let limits = Limits {
             hold_ms_max: chance.between(200, 2_000),
@@ -175,11 +192,18 @@ impl Stage {
         let site = Arc::new(Site {
             shards: engines.collect(),
             control: Arc::clone(&control) as Arc<dyn ControlStore>,
+            history: archive.as_ref().map(|archive| {
+                let statuses = HISTORY_STATUSES.map(str::to_owned);
+                let name = archive.server().shard.clone();
+                OrderHistory::new(name, Arc::clone(archive) as Arc<dyn Engine>, &statuses)
+                    .expect("these are finished")
+            }),
             limits: limits.clone(),
             right,
             settings: Settings {
                 sweep_after_s: Lifetime::from_seconds(SWEEP_AFTER_S)
                     .expect("a second is a lifetime"),
+                archive_after_ms: ARCHIVE_AFTER_MS,
                 ..Settings::default()
             },
             sweepers_ahead: if chance_of_company.percent(60) {
@@ -211,9 +235,15 @@ impl Stage {
             recording: recording.clone(),
             guests: Mutex::default(),
             orders: Mutex::default(),
+            received_orders: Mutex::default(),
+            wishes: Mutex::default(),
             pieces: AtomicU32::new(0),
             keys: AtomicU64::new(0),
             received: AtomicU64::new(GOODS_PIECES),
+            interest: match &archive {
+                Some(_) => Interest::Orders,
+                None => Interest::Everything,
+            },
         });
         let serving = if fence_kind == FenceKind::ByLease || chance.percent(60) {
             vec![names[0].clone()]
@@ -227,7 +257,8 @@ impl Stage {
             recording,
             shards,
             control,
-            company: *chance_of_company.pick(&COMPANIES),
+            archive,
+            company,
             limits,
             shared,
             hall,
@@ -252,9 +283,13 @@ impl Stage {
         }
         self.links().for_each(Link::calm);
         let processes = self.hall.processes.iter();
-        processes.for_each(|process| process.stop_sweeper());
+        processes.for_each(|process| {
+            process.stop_sweeper();
+            process.stop_archiver();
+        });
         self.wait_for_late_deliveries().await;
         self.sweep_up().await;
+        self.archive_up().await;
         self.look_at_everything().await;
         self.look_behind().await;
         self.read_journals().await;
@@ -262,13 +297,13 @@ impl Stage {
     }
 
     async fn open(&mut self) {
-        for (name, engine) in &self.shards {
+        let mut origins = BTreeMap::new();
+        for (name, engine) in self.engines() {
             let origin = engine.server().memory.journal_end().await;
-            self.origins.insert(
-                name.clone(),
-                origin.expect("the memory engine has a journal"),
-            );
+            let origin = origin.expect("the memory engine has a journal");
+            origins.insert(name.clone(), origin);
         }
+        self.origins = origins;
         let keeper = MapKeeper::new(Arc::clone(&self.control) as Arc<dyn ControlStore>);
         keeper
             .publish(&first_map(&self.serving))
@@ -278,6 +313,9 @@ impl Stage {
             process.start().await;
             if self.company.visitors > 0 {
                 process.start_sweeper();
+            }
+            if self.archive.is_some() {
+                process.start_archiver();
             }
         }
         let keeper = Shopper::new(
@@ -353,6 +391,7 @@ impl Stage {
         (0..self.chance.below(CRASHES_MAX + 1))
             .map(|_| {
                 let sweeps = self.company.visitors > 0;
+                let archives = self.archive.is_some();
                 let process = Arc::clone(self.chance.pick(&self.shared.processes));
                 let at = Duration::from_millis(self.chance.below(CRASH_AT_MS_MAX));
                 let down = Duration::from_millis(self.chance.between(1, DOWN_MS_MAX));
@@ -363,6 +402,9 @@ impl Stage {
                     process.start().await;
                     if sweeps {
                         process.start_sweeper();
+                    }
+                    if archives {
+                        process.start_archiver();
                     }
                 })
             })
@@ -413,6 +455,19 @@ impl Stage {
         self.recording.breach("the sweepers find no end");
     }
 
+    /// Archives until nothing is left to do, and looks at every order once more.
+    async fn archive_up(&self) {
+        if self.archive.is_none() {
+            return;
+        }
+        sleep(UNTIL_ALL_IS_OLD).await;
+        let process = &self.hall.processes[0];
+        process.archive_up(LAST_ARCHIVINGS_MAX).await;
+        let chance = self.chance.stream("looking back");
+        let reader = Visitor::new(self.company.visitors + 1, Arc::clone(&self.hall), chance);
+        reader.look_back().await;
+    }
+
     /// What the owners hold, without asking anybody.
     async fn look_behind(&self) {
         let map = self.recording.with(|history| {
@@ -438,6 +493,51 @@ impl Stage {
                 self.recording.with(|history| history.standing.extend(own));
             }
         }
+        if let Some(archive) = &self.archive {
+            self.look_into(archive).await;
+        }
+    }
+
+    /// Finished orders are in the archive and nowhere else, when all is quiet.
+    async fn look_into(&self, archive: &FaultyEngine) {
+        let scan = Scan {
+            collection: Collection::Orders,
+            scope: Scope::All,
+            after: None,
+            until: None,
+            limit: engine_api::PAGE_RECORDS_MAX,
+        };
+        let page = archive.server().memory.scan(&scan).await;
+        let page = page.expect("the memory engine answers every scan");
+        self.recording.with(|history| {
+            history.archived = page.images.len();
+            history.standing.retain(|record| {
+                record.key.collection != Collection::Orders
+                    || record.header.content.live().is_some()
+            });
+            let live = history.standing.iter().filter_map(|record| {
+                let header = record.header.content.live()?;
+                let status = header.text(layout::Field::Status)?;
+                let orders = record.key.collection == Collection::Orders;
+                (orders && HISTORY_STATUSES.contains(&status)).then(|| record.key.to_string())
+            });
+            for key in live.collect::<Vec<_>>() {
+                history
+                    .breaches
+                    .push(format!("{key} is finished and stays live"));
+            }
+            for image in page.images {
+                if history
+                    .standing
+                    .iter()
+                    .any(|record| record.key == image.key)
+                {
+                    let what = format!("{} is live and in the archive", image.key);
+                    history.breaches.push(what);
+                }
+                history.standing.push(image);
+            }
+        });
     }
 
     /// The last reads, in quiet, of everything that ever was.
@@ -474,7 +574,7 @@ impl Stage {
     }
 
     async fn read_journals(&self) {
-        for (name, engine) in &self.shards {
+        for (name, engine) in self.engines() {
             let memory = &engine.server().memory;
             let origin = &self.origins[name];
             let page = memory
@@ -513,14 +613,20 @@ impl Stage {
     }
 
     fn links(&self) -> impl Iterator<Item = &Link> {
-        self.shards
-            .values()
-            .map(|engine| &engine.link)
+        self.engines()
+            .map(|(_, engine)| &engine.link)
             .chain([&self.control.link])
     }
 
     fn movers_world(&self, collection: Collection) -> Arc<dyn World> {
         let chance = self.chance.stream(&format!("world of {collection}"));
         Arc::new(SimulatedWorld::exact(self.started, chance))
+    }
+
+    /// The shards, and the archive if there is one.
+    fn engines(&self) -> impl Iterator<Item = (&ShardName, &Arc<FaultyEngine>)> {
+        let archive = self.archive.iter();
+        let archive = archive.map(|archive| (&archive.server().shard, archive));
+        self.shards.iter().chain(archive)
     }
 }

@@ -1,5 +1,5 @@
-//! Processes that serve: a router each, a shop on top of it, a sweeper and the
-//! keeping of its lease beside it. A process may stand still at any await and go
+//! Processes that serve: a router each, a shop on top of it, a sweeper, an archiver and
+//! the keeping of its lease beside it. A process may stand still at any await and go
 //! on later, or die and come back as another one, with a writer number of its own.
 
 use std::collections::BTreeMap;
@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use engine_api::{ControlStore, Engine, World, Writer};
+use feed::{Feed, Pass};
 use router::{LeaseState, Limits, MapView, ProcessName, Router, RouterConfig, ShardName};
-use shop_service::{Settings, Shop, ShopConfig};
+use shop_service::{OrderHistory, Settings, Shop, ShopConfig, archive_feed};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::sleep;
 
@@ -25,12 +26,16 @@ const OPENINGS_MAX: u32 = 1_000;
 /// How long a sweeper rests.
 const SWEEP_MS_LEAST: u64 = 80;
 const SWEEP_MS_MOST: u64 = 600;
+/// How long an archiver rests at most.
+const ARCHIVE_MS_MOST: u64 = 80;
 
 /// What every process of a seed has in common.
 #[derive(Debug)]
 pub struct Site {
     pub shards: BTreeMap<ShardName, Arc<dyn Engine>>,
     pub control: Arc<dyn ControlStore>,
+    /// Where finished orders go, in seeds that keep them apart.
+    pub history: Option<OrderHistory>,
     pub limits: Limits,
     pub settings: Settings,
     /// How far sweepers' clocks run ahead. What they take for abandoned may
@@ -67,6 +72,39 @@ struct Life {
     requests: Vec<AbortHandle>,
     sweeper: Option<JoinHandle<()>>,
     lease: Option<AbortHandle>,
+    archiver: Option<JoinHandle<()>>,
+}
+
+impl Site {
+    fn shop(&self, router: Arc<Router>, world: Arc<dyn World>) -> Shop {
+        let shop = Shop::new(ShopConfig {
+            router,
+            world,
+            settings: self.settings.clone(),
+        });
+        match &self.history {
+            Some(history) => shop.with_history(history.clone()),
+            None => shop,
+        }
+    }
+
+    fn feeds(&self, shop: &Shop) -> Vec<Feed> {
+        let limits = feed::Limits {
+            page_entries_max: 5,
+            scan_records_max: 3,
+            records_at_once_max: 3,
+            poll_ms: 10,
+            renew_ms: 60,
+            take_over_ms: 300,
+            ..feed::Limits::default()
+        };
+        let feed = |(name, engine): (&ShardName, &Arc<dyn Engine>)| {
+            let control = Arc::clone(&self.control);
+            let feed = archive_feed(shop, name, Arc::clone(engine), control, limits.clone())?;
+            Some(feed.expect("the limits hold"))
+        };
+        self.shards.iter().filter_map(feed).collect()
+    }
 }
 
 impl Process {
@@ -102,11 +140,7 @@ impl Process {
                         .recording
                         .note(format!("process {} serves", self.number));
                     self.keep_lease(Arc::clone(&router));
-                    let shop = Shop::new(ShopConfig {
-                        router,
-                        world: Arc::clone(&self.world),
-                        settings: self.site.settings.clone(),
-                    });
+                    let shop = self.site.shop(router, Arc::clone(&self.world));
                     self.lock().shop = Some(Arc::new(shop));
                     return;
                 }
@@ -157,14 +191,11 @@ impl Process {
         let Some(shop) = self.lock().shop.clone() else {
             return;
         };
-        let shop = Shop::new(ShopConfig {
-            router: Arc::clone(shop.router()),
-            world: Arc::new(AheadWorld {
-                world: Arc::clone(&self.world),
-                by: self.site.sweepers_ahead,
-            }),
-            settings: self.site.settings.clone(),
+        let ahead = Arc::new(AheadWorld {
+            world: Arc::clone(&self.world),
+            by: self.site.sweepers_ahead,
         });
+        let shop = self.site.shop(Arc::clone(shop.router()), ahead);
         let (number, world) = (self.number, Arc::clone(&self.world));
         let recording = self.site.recording.clone();
         let task = tokio::spawn(self.pause.over(async move {
@@ -190,9 +221,72 @@ impl Process {
         sweeper.abort();
     }
 
+    /// Archives now and then, in this life of the process.
+    pub fn start_archiver(&self) {
+        self.stop_archiver();
+        let Some(shop) = self.lock().shop.clone() else {
+            return;
+        };
+        let mut feeds = self.site.feeds(&shop);
+        let (number, world) = (self.number, Arc::clone(&self.world));
+        let recording = self.site.recording.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                for feed in &mut feeds {
+                    let passed = feed.pass().await;
+                    recording.note(format!("archiver {number}: {passed:?}"));
+                }
+                // Now and then so long that another takes it for dead.
+                let rest_ms = match world.random() % 100 {
+                    0..=4 => ARCHIVE_MS_MOST * 5,
+                    _ => world.random() % ARCHIVE_MS_MOST,
+                };
+                sleep(Duration::from_millis(rest_ms)).await;
+            }
+        });
+        self.lock().archiver = Some(task);
+    }
+
+    pub fn stop_archiver(&self) {
+        let Some(archiver) = self.lock().archiver.take() else {
+            return;
+        };
+        // It never ends by itself.
+        if archiver.is_finished() {
+            let what = format!("the archiver of process {} broke", self.number);
+            self.site.recording.breach(what);
+        }
+        archiver.abort();
+    }
+
+    /// Passes of a new archiver until everything is done.
+    pub async fn archive_up(&self, passes_max: u32) {
+        let Some(shop) = self.lock().shop.clone() else {
+            return;
+        };
+        for mut feed in self.site.feeds(&shop) {
+            let mut passes = 0;
+            loop {
+                let passed = feed.pass().await;
+                let waiting = feed.counts().lag_entries.value();
+                if (&passed, waiting) == (&Ok(Pass::CaughtUp), 0) {
+                    break;
+                }
+                passes += 1;
+                if passes > passes_max {
+                    let what = format!("a feed finds no end: {passed:?}, {waiting} entries wait");
+                    self.site.recording.breach(what);
+                    break;
+                }
+                sleep(Duration::from_millis(ARCHIVE_MS_MOST)).await;
+            }
+        }
+    }
+
     /// Ends every request under way, wherever it waits.
     pub fn crash(&self) {
         self.stop_sweeper();
+        self.stop_archiver();
         let mut life = self.lock();
         life.shop = None;
         life.lease.take().inspect(AbortHandle::abort);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use engine_api::{EngineError, Revision};
 use model::{Cart, CartId, Order, OrderId, Product, ShopperSession, ShopperSessionId, UserId};
 use router::RouterError;
-use shop_service::{Listing, Login, Made, Placed, Shop, ShopError, Stored};
+use shop_service::{Listing, Login, Made, OrderWish, Placed, Shop, ShopError, Stored};
 use tokio::time::sleep;
 
 use crate::chance::Chance;
@@ -26,6 +26,9 @@ use crate::serving::Process;
 /// Errands that one visitor runs, of a few requests each.
 pub const ERRANDS_MAX: u64 = 7;
 const THINKS_MS_MAX: u64 = 80;
+/// Where orders go to a history, visitors stay until they do.
+const LINGERS_MS_MAX: u64 = 450;
+const LINGERS_ERRANDS_MAX: u64 = 10;
 /// How often a visitor asks at the process it is used to, in percent.
 const AT_HOME_PERCENT: u64 = 70;
 
@@ -37,11 +40,24 @@ pub struct Hall {
     /// Guests that somebody was, orders that somebody was told of.
     pub guests: Mutex<Vec<ShopperSessionId>>,
     pub orders: Mutex<Vec<OrderId>>,
+    /// Orders that came to somebody's door.
+    pub received_orders: Mutex<Vec<OrderId>>,
+    /// How orders were asked for.
+    pub wishes: Mutex<Vec<OrderWish>>,
     /// Every item is put with another quantity, so that it names who put it.
     pub pieces: AtomicU32,
     pub keys: AtomicU64,
     /// Pieces of every product that ever arrived.
     pub received: AtomicU64,
+    pub interest: Interest,
+}
+
+/// What visitors mostly do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    Everything,
+    /// Orders, and what becomes of them later.
+    Orders,
 }
 
 #[derive(Debug)]
@@ -71,6 +87,39 @@ impl Visitor {
     }
 
     pub async fn look_around(&self) {
+        match self.hall.interest {
+            Interest::Everything => self.look_at_everything().await,
+            Interest::Orders => self.follow_orders().await,
+        }
+    }
+
+    async fn follow_orders(&self) {
+        for _ in 0..LINGERS_ERRANDS_MAX {
+            let pause = self.chance().below(LINGERS_MS_MAX);
+            sleep(Duration::from_millis(pause)).await;
+            let errand = self.chance().below(100);
+            match errand {
+                0..=19 => self.buy().await,
+                20..=49 => self.buy_and_receive().await,
+                50..=64 => self.follow_order().await,
+                65..=89 => self.return_order().await,
+                _ => self.buy_again().await,
+            }
+        }
+    }
+
+    /// Every order that anybody was told of, by id and in its user's list.
+    pub async fn look_back(&self) {
+        let known = locked(&self.hall.orders).clone();
+        for order in known {
+            self.read_order(order).await;
+        }
+        for user in VISITORS_USERS {
+            self.list_orders(&noun(user)).await;
+        }
+    }
+
+    async fn look_at_everything(&self) {
         for _ in 0..ERRANDS_MAX {
             let pause = self.chance().below(THINKS_MS_MAX);
             sleep(Duration::from_millis(pause)).await;

@@ -14,6 +14,8 @@ pub(super) struct Course {
     pub(super) changes: Vec<Change>,
     /// Above this everything proposed must lie (W5).
     pub(super) floor: Revision,
+    /// The only number it may be written under; otherwise the clock proposes.
+    pub(super) number: Option<Revision>,
     pub(super) doubt: Option<Doubt>,
     pub(super) hold: HoldBudget,
     fenced: u32,
@@ -40,12 +42,20 @@ impl Course {
         Course {
             changes,
             floor,
+            number: None,
             doubt: None,
             hold: HoldBudget::default(),
             fenced: 0,
             stale: 0,
             unavailable: 0,
             resends: 0,
+        }
+    }
+
+    pub(super) fn numbered(changes: Vec<Change>, number: Revision) -> Course {
+        Course {
+            number: Some(number),
+            ..Course::new(changes, number)
         }
     }
 

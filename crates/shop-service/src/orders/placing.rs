@@ -33,45 +33,59 @@ impl Shop {
     /// O1: the order and its stock, or neither, once for each key.
     pub async fn place_order(&self, wish: OrderWish, seen: Revision) -> Result<Placed, ShopError> {
         let asked = asked(&wish);
-        // Nearly every request is the first of its key, so that nobody looks for an
-        // order beforehand: the creation meets it before anything else is judged.
-        let placed = match self.looked_up(&wish).await {
-            Ok(request) => self.place_new(request, &wish, &asked, seen).await,
-            Err(error) => Err(Unplaced::before_writing(error)),
-        };
-        match placed {
-            Ok(placed) => Ok(placed),
-            Err(Unplaced::Decided(error)) => Err(error),
-            // A repeat meets the world that the first request left: its cart is closed,
-            // its pieces are sold, the price has moved since. None of that refuses it.
-            Err(Unplaced::Refused(refusal)) => {
-                let id = OrderId::derived(&wish.user, &wish.key);
-                match self.found_order(&id, Some(&wish.user)).await? {
-                    Some(record) => self.repeated(&record, &wish, &asked, seen).await,
-                    None => Err(refusal),
+        let id = OrderId::derived(&wish.user, &wish.key);
+        let mut above = seen;
+        for _ in 0..ATTEMPTS_MAX {
+            // Nearly every request is the first of its key, so that nobody looks for an
+            // order beforehand: the creation meets it before anything else is judged. It
+            // does not meet one in the history.
+            let number = self.creation_number(&id, above)?;
+            if number.is_some()
+                && let Some(record) = self.found_order(&id, Some(&wish.user)).await?
+            {
+                return self.repeated(&record, &wish, &asked, seen).await;
+            }
+            match self.place_new(&wish, &asked, seen, number).await {
+                Ok(Placing::Ended(placed)) => return Ok(placed),
+                Ok(Placing::Overtaken { stored }) => above = above.max(stored),
+                Err(Unplaced::Decided(error)) => return Err(error),
+                // A repeat meets the world that the first request left: its cart is closed,
+                // its pieces are sold, the price has moved since. None of that refuses it.
+                Err(Unplaced::Refused(refusal)) => {
+                    return match self.found_order(&id, Some(&wish.user)).await? {
+                        Some(record) => self.repeated(&record, &wish, &asked, seen).await,
+                        None => Err(refusal),
+                    };
                 }
             }
         }
+        Err(ShopError::Contended)
     }
 
     async fn place_new(
         &self,
-        request: OrderRequest,
         wish: &OrderWish,
         asked: &AskedOrder,
         seen: Revision,
-    ) -> Result<Placed, Unplaced> {
+        number: Option<Revision>,
+    ) -> Result<Placing, Unplaced> {
+        let request = self.looked_up(wish).await;
+        let request = request.map_err(Unplaced::before_writing)?;
         let pending = KeptOrder {
             order: Order::pending(&wish.user, request, self.now()),
             settlement: Settlement::Open,
             cart: wish.cart.clone(),
         };
         for _ in 0..ATTEMPTS_MAX {
-            let attempt = self.sell_at_once(&pending, seen).await;
+            let attempt = self.sell_at_once(&pending, seen, number).await;
             let decided = match attempt.map_err(Unplaced::before_writing)? {
-                AtOnce::Placed(placed) => return Ok(placed),
-                AtOnce::Exists(record) => self.repeated(&record, wish, asked, seen).await,
-                AtOnce::NotHere => self.reserve(pending, wish, asked, seen).await,
+                AtOnce::Placed(placed) => Ok(Placing::Ended(placed)),
+                AtOnce::Exists(record) => {
+                    let repeated = self.repeated(&record, wish, asked, seen).await;
+                    repeated.map(Placing::Ended)
+                }
+                AtOnce::Overtaken { stored } => Ok(Placing::Overtaken { stored }),
+                AtOnce::NotHere => self.reserve(pending, wish, asked, seen, number).await,
                 // If nothing explains the refusal any more, the world has
                 // changed in between: pieces came back, or a price did.
                 AtOnce::Refused => {
@@ -87,7 +101,12 @@ impl Shop {
 
     /// One commit for everything. Nobody ever sees the order without its stock,
     /// so that it needs no reservation.
-    async fn sell_at_once(&self, pending: &KeptOrder, seen: Revision) -> Result<AtOnce, ShopError> {
+    async fn sell_at_once(
+        &self,
+        pending: &KeptOrder,
+        seen: Revision,
+        number: Option<Revision>,
+    ) -> Result<AtOnce, ShopError> {
         let mut created = pending.clone();
         created.settlement = Settlement::Settled;
         let now = created.order.header().created_at;
@@ -101,7 +120,7 @@ impl Shop {
             changes.push(self.stock_change(line, &zone, exactly(line), sell)?);
         }
         changes.extend(self.cart_closing(pending).await?);
-        let written = match together(self.router.write_together(changes, seen).await)? {
+        let written = match together(self.write_new(changes, seen, number).await)? {
             Together::Answered(written) => written,
             Together::NotHere => return Ok(AtOnce::NotHere),
         };
@@ -115,6 +134,7 @@ impl Shop {
                 .into_stored(),
             }),
             Outcome::Exists { record } => AtOnce::Exists(record),
+            Outcome::Stale { stored } => AtOnce::Overtaken { stored },
             _ => AtOnce::Refused,
         })
     }
@@ -126,19 +146,24 @@ impl Shop {
         wish: &OrderWish,
         asked: &AskedOrder,
         seen: Revision,
-    ) -> Result<Placed, ShopError> {
-        let creation = self.creation(&pending)?;
-        match self.router.write(creation, seen).await?.outcome {
+        number: Option<Revision>,
+    ) -> Result<Placing, ShopError> {
+        let creation = vec![self.creation(&pending)?];
+        let placed = match self.write_new(creation, seen, number).await?.outcome {
             Outcome::Done { revision } => {
                 let current = Current {
                     kept: pending,
                     revision,
                 };
-                self.complete(current, Made::Now, seen).await
+                self.complete(current, Made::Now, seen).await?
             }
-            Outcome::Exists { record } => Box::pin(self.repeated(&record, wish, asked, seen)).await,
-            _ => Err(ShopError::Contended),
-        }
+            Outcome::Exists { record } => {
+                Box::pin(self.repeated(&record, wish, asked, seen)).await?
+            }
+            Outcome::Stale { stored } => return Ok(Placing::Overtaken { stored }),
+            _ => return Err(ShopError::Contended),
+        };
+        Ok(Placing::Ended(placed))
     }
 
     /// The order of an earlier attempt: the same answer, or a refusal.
@@ -397,9 +422,21 @@ impl Unplaced {
     }
 }
 
+enum Placing {
+    Ended(Placed),
+    /// An order of this id came and went since it was looked for: it is in the history.
+    Overtaken {
+        stored: Revision,
+    },
+}
+
 enum AtOnce {
     Placed(Placed),
     Exists(Box<Record>),
+    /// See [`Placing::Overtaken`]; or the cart was changed by a faster clock.
+    Overtaken {
+        stored: Revision,
+    },
     /// Something in it did not hold; nothing was written.
     Refused,
     NotHere,

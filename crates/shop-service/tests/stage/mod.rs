@@ -3,10 +3,11 @@
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +17,7 @@ use engine_api::{
     MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage,
     Seal, Timestamp, World, WriteContext, Writer,
 };
+use feed::{Feed, Pass};
 use layout::Collection;
 use model::{
     Address, CartId, IdempotencyKey, Money, PaymentMethod, ProductId, Quantity, StockCounts,
@@ -24,9 +26,13 @@ use model::{
 use router::{
     CollectionMap, Cut, Limits, Map, MapKeeper, MapView, Router, RouterConfig, ShardName,
 };
-use shop_service::{LineWish, OrderWish, ProductWish, Settings, Shop, ShopConfig};
+use shop_service::{
+    LineWish, OrderHistory, OrderWish, ProductWish, Settings, Shop, ShopConfig, archive_feed,
+};
 
 pub const ZONE: &str = "north";
+
+pub const ARCHIVE_AFTER_MS: u64 = 1_000;
 
 /// Time that passes only when everybody waits.
 #[derive(Debug)]
@@ -69,10 +75,22 @@ struct Life {
     stop: Stop,
 }
 
-#[derive(Debug)]
+/// What happens between an answer and its arrival.
+pub type Happening = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+#[derive(Default)]
 struct Mortal {
     memory: MemoryEngine,
-    life: Arc<Life>,
+    life: Option<Arc<Life>>,
+    /// After the next read, or the next write, once. All live shards have one in common.
+    after_read: Arc<Mutex<Option<Happening>>>,
+    after_write: Mutex<Option<Happening>>,
+}
+
+impl fmt::Debug for Mortal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Mortal").field(&self.memory).finish()
+    }
 }
 
 impl Mortal {
@@ -85,9 +103,17 @@ impl Mortal {
                 reason: "the process is gone".to_owned(),
             })
         };
-        let left = self.life.writes_left.fetch_sub(1, Ordering::SeqCst);
-        match (left, self.life.stop) {
-            (1.., _) => write.await,
+        let life = self
+            .life
+            .as_ref()
+            .expect("a stage gives every shard a life");
+        let left = life.writes_left.fetch_sub(1, Ordering::SeqCst);
+        match (left, life.stop) {
+            (1.., _) => {
+                let answer = write.await;
+                happen(&self.after_write).await;
+                answer
+            }
             (0, Stop::AfterTheWrite) => {
                 write.await?;
                 dead()
@@ -121,11 +147,15 @@ impl Engine for Mortal {
         key: &RecordKey,
         context: ReadContext,
     ) -> Result<Option<Record>, EngineError> {
-        self.memory.get(key, context).await
+        let answer = self.memory.get(key, context).await;
+        happen(&self.after_read).await;
+        answer
     }
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {
-        self.memory.query(query, context).await
+        let answer = self.memory.query(query, context).await;
+        happen(&self.after_read).await;
+        answer
     }
 
     async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
@@ -162,10 +192,22 @@ impl Engine for Mortal {
     }
 }
 
+async fn happen(happening: &Mutex<Option<Happening>>) {
+    let happening = happening.lock().unwrap().take();
+    if let Some(happening) = happening {
+        happening.await;
+    }
+}
+
 #[derive(Debug)]
 pub struct Stage {
     pub shop: Arc<Shop>,
+    /// Of another process, which archives.
+    pub other: Arc<Shop>,
     life: Arc<Life>,
+    control: Arc<MemoryEngine>,
+    shards: BTreeMap<ShardName, Arc<Mortal>>,
+    history: Arc<Mortal>,
 }
 
 impl Stage {
@@ -184,37 +226,108 @@ impl Stage {
         let control = Arc::new(MemoryEngine::new());
         let keeper = MapKeeper::new(control.clone());
         keeper.publish(&first_map(&names)).await.unwrap();
-        let engines: BTreeMap<ShardName, Arc<dyn Engine>> = names
-            .into_iter()
-            .map(|name| {
-                let engine: Arc<dyn Engine> = Arc::new(Mortal {
-                    memory: MemoryEngine::new(),
-                    life: life.clone(),
-                });
-                (name, engine)
+        let mortal = |after_read: &Arc<Mutex<Option<Happening>>>| {
+            Arc::new(Mortal {
+                life: Some(life.clone()),
+                after_read: after_read.clone(),
+                ..Mortal::default()
             })
+        };
+        let live = Arc::default();
+        let shards: BTreeMap<ShardName, Arc<Mortal>> = names
+            .into_iter()
+            .map(|name| (name, mortal(&live)))
             .collect();
+        let history = mortal(&Arc::default());
+        let as_engine = |(name, shard): (&ShardName, &Arc<Mortal>)| {
+            (name.clone(), shard.clone() as Arc<dyn Engine>)
+        };
+        let engines: BTreeMap<ShardName, Arc<dyn Engine>> = shards.iter().map(as_engine).collect();
         let world = Arc::new(StillWorld {
             began: tokio::time::Instant::now(),
             drawn: AtomicU64::new(0),
         });
-        let config = RouterConfig {
-            shards: engines,
-            control,
-            world: world.clone(),
-            writer: Writer::numbered(1),
-            limits: Limits::default(),
-            map_view: MapView::ThisProcess,
+        let process = async |number| {
+            let config = RouterConfig {
+                shards: BTreeMap::clone(&engines),
+                control: control.clone(),
+                world: world.clone(),
+                writer: Writer::numbered(number),
+                limits: Limits::default(),
+                map_view: MapView::ThisProcess,
+            };
+            Shop::new(ShopConfig {
+                router: Router::open(config).await.unwrap(),
+                world: world.clone(),
+                settings: Settings {
+                    archive_after_ms: ARCHIVE_AFTER_MS,
+                    ..Settings::default()
+                },
+            })
         };
-        let shop = Shop::new(ShopConfig {
-            router: Router::open(config).await.unwrap(),
-            world,
-            settings: Settings::default(),
-        });
         Stage {
-            shop: Arc::new(shop),
+            shop: Arc::new(process(1).await),
+            other: Arc::new(process(2).await),
             life,
+            control,
+            shards,
+            history,
         }
+    }
+
+    /// The same stage, whose shop keeps delivered, cancelled and returned orders apart.
+    #[must_use]
+    pub fn with_history(mut self) -> Stage {
+        let name = ShardName::new("history").unwrap();
+        let statuses = ["delivered", "cancelled", "returned"].map(str::to_owned);
+        let history = OrderHistory::new(name, self.history.clone(), &statuses).unwrap();
+        let with_history = |shop: Arc<Shop>| {
+            let shop = Arc::into_inner(shop).unwrap();
+            Arc::new(shop.with_history(history.clone()))
+        };
+        self.shop = with_history(self.shop);
+        self.other = with_history(self.other);
+        self
+    }
+
+    /// Feeds of a new process, one a shard.
+    pub fn feeds(&self) -> Vec<Feed> {
+        let feed = |(name, shard): (&ShardName, &Arc<Mortal>)| {
+            let limits = feed::Limits::default();
+            let feed = archive_feed(
+                &self.other,
+                name,
+                shard.clone(),
+                self.control.clone(),
+                limits,
+            );
+            feed.unwrap().unwrap()
+        };
+        self.shards.iter().map(feed).collect()
+    }
+
+    /// After the next read, or write, of the history.
+    pub fn after_reading_history(&self, happening: Happening) {
+        *self.history.after_read.lock().unwrap() = Some(happening);
+    }
+
+    pub fn after_writing_history(&self, happening: Happening) {
+        *self.history.after_write.lock().unwrap() = Some(happening);
+    }
+
+    /// After the next read of live records, on any of the shards.
+    pub fn after_reading_live(&self, happening: Happening) {
+        let shard = self.shards.values().next().unwrap();
+        *shard.after_read.lock().unwrap() = Some(happening);
+    }
+
+    /// Orders that live on the shards, and in the history.
+    pub async fn orders_in_each(&self) -> (usize, usize) {
+        let mut live = 0;
+        for shard in self.shards.values() {
+            live += living(&shard.memory).await;
+        }
+        (live, living(&self.history.memory).await)
     }
 
     pub fn stop_after(&self, writes: i64) {
@@ -274,6 +387,32 @@ impl Stage {
             .parse()
             .unwrap()
     }
+}
+
+/// Waits until what was changed is old enough, and archives it.
+pub async fn archive(feeds: &mut [Feed]) {
+    tokio::time::sleep(Duration::from_millis(ARCHIVE_AFTER_MS)).await;
+    for feed in feeds {
+        while feed.pass().await.unwrap() != Pass::CaughtUp || feed.counts().lag_entries.value() > 0
+        {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+async fn living(memory: &MemoryEngine) -> usize {
+    let scan = Scan {
+        collection: Collection::Orders,
+        scope: layout::Scope::All,
+        after: None,
+        until: None,
+        limit: engine_api::PAGE_RECORDS_MAX,
+    };
+    let images = memory.scan(&scan).await.unwrap().images;
+    let living = images
+        .iter()
+        .filter(|image| image.header.content.live().is_some());
+    living.count()
 }
 
 pub fn zone() -> ZoneName {

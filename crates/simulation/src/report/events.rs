@@ -1,6 +1,6 @@
 //! What happens in the shop, counted, so that a reader sees that it does.
 
-use engine_api::{Change, Outcome, StockAction};
+use engine_api::{Change, Outcome, Record, StockAction};
 use layout::Collection;
 use model::OrderStatus;
 use shop_service::{Made, MergeEnd, ShopError};
@@ -10,7 +10,7 @@ use crate::recording::{Applied, History};
 use crate::scenery::GOODS;
 
 /// Every kind of event that is counted, in the order in which they are told.
-pub const EVENTS: [&str; 34] = [
+pub const EVENTS: [&str; 37] = [
     "sessions opened",
     "sessions touched",
     "sessions closed",
@@ -45,6 +45,9 @@ pub const EVENTS: [&str; 34] = [
     "orders aborted by a sweeper",
     "processes that stood still",
     "leases that ran out meanwhile",
+    "orders archived",
+    "archived orders brought back",
+    "feeds taken over",
 ];
 
 /// What happened, and how often. Answers that never came are not in it.
@@ -60,8 +63,27 @@ pub(super) fn events(history: &History) -> Vec<(&'static str, u64)> {
             ("orders aborted by a sweeper", sweeps.aborted),
             ("processes that stood still", history.pauses),
             ("leases that ran out meanwhile", history.leases_run_out),
+            ("feeds taken over", taken_over(history)),
         ])
         .collect()
+}
+
+fn taken_over(history: &History) -> u64 {
+    let feeds = history.terms.iter().map(|claimed| &claimed.term);
+    let later = feeds.filter(|term| term.move_name.starts_with("feed-") && term.term > 1);
+    later.count() as u64
+}
+
+/// What became of an order's record when it moved between the live ones and the archive.
+fn moved(change: &Change, before: Option<&Record>) -> Option<&'static str> {
+    if change.key().collection != Collection::Orders {
+        return None;
+    }
+    match change {
+        Change::Remove { .. } => Some("orders archived"),
+        Change::CreateIfAbsent { .. } if before.is_some() => Some("archived orders brought back"),
+        _ => None,
+    }
 }
 
 fn told(deed: &Deed) -> Option<&'static str> {
@@ -121,6 +143,10 @@ fn applied(applied: &Applied) -> Vec<&'static str> {
     }
     let changed = applied.changes.iter().zip(&applied.images);
     let changed = changed.filter(|(_, (before, after))| before != after);
+    let moved = changed
+        .clone()
+        .filter_map(|(change, (before, _))| moved(change, before.as_ref()));
+    let moved: Vec<&'static str> = moved.collect();
     let goods = changed.filter(|(change, _)| {
         let key = change.key();
         key.collection == Collection::Products && GOODS.contains(&key.id.as_str())
@@ -141,5 +167,6 @@ fn applied(applied: &Applied) -> Vec<&'static str> {
         .collect();
     // One commit, however many lines.
     events.dedup();
+    events.extend(moved);
     events
 }

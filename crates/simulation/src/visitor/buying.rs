@@ -9,11 +9,17 @@ use engine_api::Revision;
 use model::{CartOwner, Money, OrderId, OrderStatus, Quantity, UserId};
 use shop_service::{LineWish, OrderWish, PageWish, ShopError};
 
-use super::{Visitor, locked};
+use super::{Interest, Visitor, locked};
 use crate::ledger::Wish;
 use crate::scenery::{GOODS, PRICES_CENTS, ZONE, money, noun};
 
 const PIECES_MAX: u64 = 3;
+/// From the shop to the door.
+const COURSE: [OrderStatus; 3] = [
+    OrderStatus::Paid,
+    OrderStatus::Shipped,
+    OrderStatus::Delivered,
+];
 /// How often a visitor sends an order that was not answered.
 const ATTEMPTS_MAX: u32 = 3;
 
@@ -119,6 +125,7 @@ impl Visitor {
             let mut orders = locked(&self.hall.orders);
             if !orders.contains(&id) {
                 orders.push(id.clone());
+                locked(&self.hall.wishes).push(wish.clone());
             }
             id
         }))
@@ -133,16 +140,7 @@ impl Visitor {
         let order = self.chance().pick(&known).clone();
         let way = self.chance().below(100);
         match way {
-            0..=14 => {
-                let wish = Wish::ReadOrder {
-                    order: order.clone(),
-                };
-                self.ask(
-                    wish,
-                    |shop, _| async move { shop.order(&order, None).await },
-                )
-                .await;
-            }
+            0..=14 => self.read_order(order).await,
             15..=49 => {
                 self.change_status(&order, OrderStatus::Paid).await;
                 futures::join!(
@@ -157,19 +155,70 @@ impl Visitor {
                 );
             }
             _ => {
-                for status in [
-                    OrderStatus::Paid,
-                    OrderStatus::Shipped,
-                    OrderStatus::Delivered,
-                    OrderStatus::Returned,
-                ] {
+                for status in COURSE {
                     self.change_status(&order, status).await;
+                }
+                if self.hall.interest == Interest::Everything {
+                    self.change_status(&order, OrderStatus::Returned).await;
                 }
             }
         }
     }
 
-    async fn list_orders(&self, user: &UserId) {
+    /// An order that is placed and comes to the door at once.
+    pub(super) async fn buy_and_receive(&self) {
+        let Some(wish) = self.order_wish().await else {
+            return;
+        };
+        if let Some(Ok(order)) = self.place(&wish).await {
+            for status in COURSE {
+                self.change_status(&order, status).await;
+            }
+            locked(&self.hall.received_orders).push(order);
+        }
+    }
+
+    /// An order that came to somebody's door goes back, soon or much later.
+    pub(super) async fn return_order(&self) {
+        let known = locked(&self.hall.received_orders).clone();
+        if known.is_empty() {
+            return self.buy_and_receive().await;
+        }
+        let order = self.chance().pick(&known).clone();
+        if self.percent(50) {
+            self.change_status(&order, OrderStatus::Returned).await;
+        } else {
+            futures::join!(
+                self.change_status(&order, OrderStatus::Returned),
+                self.change_status(&order, OrderStatus::Returned)
+            );
+        }
+        self.read_order(order).await;
+    }
+
+    pub(super) async fn read_order(&self, order: OrderId) {
+        let wish = Wish::ReadOrder {
+            order: order.clone(),
+        };
+        let asked = self.ask(
+            wish,
+            |shop, _| async move { shop.order(&order, None).await },
+        );
+        asked.await;
+    }
+
+    /// Sends a request of long ago once more.
+    pub(super) async fn buy_again(&self) {
+        let known = locked(&self.hall.wishes).clone();
+        if known.is_empty() {
+            return self.buy().await;
+        }
+        let wish = self.chance().pick(&known).clone();
+        self.place(&wish).await;
+        self.list_orders(&wish.user).await;
+    }
+
+    pub(super) async fn list_orders(&self, user: &UserId) {
         let wish = Wish::ListOrders { user: user.clone() };
         let user = user.clone();
         let page = PageWish {

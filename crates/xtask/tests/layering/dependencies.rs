@@ -22,15 +22,16 @@ const ARROWS: [(&str, May); 21] = [
     ("engine-cassandra", May::Use(&["engine-api", "layout"])),
     ("engine-mongo", May::Use(&["engine-api", "layout"])),
     ("router", May::Use(&["engine-api", "layout"])),
+    ("feed", May::Use(&["engine-api", "layout"])),
+    // The order history is a feed's cargo.
     (
         "shop-service",
-        May::Use(&["model", "layout", "engine-api", "router"]),
+        May::Use(&["model", "layout", "engine-api", "router", "feed"]),
     ),
     (
         "search",
         May::Use(&["model", "layout", "engine-api", "router"]),
     ),
-    ("feed", May::Use(&["engine-api", "layout", "router"])),
     (
         "verifier",
         May::Use(&["engine-api", "layout", "model", "router"]),

@@ -1,0 +1,88 @@
+//! Finished orders in a store of their own (W33).
+//!
+//! ```text
+//!   live:     pending … delivered ──feed──▶ history: delivered
+//!             (removed, when the history has it)        │ returned?
+//!   live:     returned ◀── recalled, as of a number ────┘
+//!                └────────feed──▶ history: returned
+//! ```
+//!
+//! Whoever reads looks at the live orders first and at the history after them: what
+//! leaves the first has arrived in the second. The history is written by the feed
+//! alone and never runs ahead of a live order; where both have one, the newest
+//! revision counts.
+
+mod archive;
+
+mod recall;
+
+mod reading;
+
+use std::sync::Arc;
+
+use engine_api::Engine;
+use model::OrderStatus;
+use router::ShardName;
+
+pub use archive::archive_feed;
+pub(crate) use recall::Recalled;
+
+use crate::records::status_text;
+
+/// Where finished orders are kept.
+#[derive(Clone, Debug)]
+pub struct OrderHistory {
+    /// Names the store in messages.
+    shard: ShardName,
+    engine: Arc<dyn Engine>,
+    statuses: Vec<OrderStatus>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryError {
+    #[error("a history of orders that are {status:?}: choose among delivered, cancelled, returned")]
+    Status { status: String },
+}
+
+impl OrderHistory {
+    /// `statuses` are those that send an order to the history, as a layout names them.
+    pub fn new(
+        shard: ShardName,
+        engine: Arc<dyn Engine>,
+        statuses: &[String],
+    ) -> Result<OrderHistory, HistoryError> {
+        let statuses = statuses.iter().map(|status| finished(status));
+        Ok(OrderHistory {
+            shard,
+            engine,
+            statuses: statuses.collect::<Result<_, _>>()?,
+        })
+    }
+
+    pub fn shard(&self) -> &ShardName {
+        &self.shard
+    }
+}
+
+/// An order under way changes all the time, and an aborted one never was an order:
+/// only a repeat of its request may ask for it, soon or never.
+fn finished(text: &str) -> Result<OrderStatus, HistoryError> {
+    let known = OrderStatus::ALL
+        .into_iter()
+        .find(|status| status_text(*status) == text);
+    match known {
+        Some(
+            status @ (OrderStatus::Delivered | OrderStatus::Cancelled | OrderStatus::Returned),
+        ) => Ok(status),
+        Some(
+            OrderStatus::Pending
+            | OrderStatus::Created
+            | OrderStatus::Paid
+            | OrderStatus::Shipped
+            | OrderStatus::Aborted,
+        )
+        | None => Err(HistoryError::Status {
+            status: text.to_owned(),
+        }),
+    }
+}

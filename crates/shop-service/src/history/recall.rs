@@ -1,0 +1,94 @@
+//! Bringing an order back: one that the history has and somebody changes.
+//!
+//! What decides needs a condition, and the history takes none: it is written by the
+//! feed alone. So the changed order is made anew among the live ones, where its
+//! stock, its sweeper and its next way into the history are. The condition is the
+//! number it is made under: drawn before both stores were read, so that an order
+//! which came and went in between has left a mark above it, and refuses.
+
+use engine_api::{Change, Outcome, RecordId, RecordKey, Revision};
+use layout::Collection;
+use model::{OrderId, UserId};
+use router::{RouterError, Written};
+
+use crate::error::ShopError;
+use crate::orders::Current;
+use crate::records::{KeptOrder, order_header};
+use crate::shop::Shop;
+
+pub(crate) enum Recalled {
+    Done(Current),
+    /// Somebody was faster: decide anew, and draw a number above this.
+    Again {
+        above: Revision,
+    },
+}
+
+impl Shop {
+    /// The number for an order that is made if neither store has it; without a
+    /// history none is needed, since nothing ever removes an order.
+    pub(crate) fn creation_number(
+        &self,
+        id: &OrderId,
+        above: Revision,
+    ) -> Result<Option<Revision>, ShopError> {
+        if self.history.is_none() {
+            return Ok(None);
+        }
+        let id = RecordId::new(id.as_str()).expect("the model's ids are as short as the engine's");
+        let key = RecordKey::by_id(Collection::Orders, id);
+        Ok(Some(self.router.number(&key, above)?))
+    }
+
+    /// Writes what makes a new order: under its number, if it has one.
+    pub(crate) async fn write_new(
+        &self,
+        changes: Vec<Change>,
+        seen: Revision,
+        number: Option<Revision>,
+    ) -> Result<Written, RouterError> {
+        match number {
+            Some(number) => self.router.write_as_of(changes, number).await,
+            None => self.router.write_together(changes, seen).await,
+        }
+    }
+
+    /// Makes `next` among the live orders, if the history still has `archived` and
+    /// they have none.
+    pub(crate) async fn recall(
+        &self,
+        archived: &Current,
+        next: KeptOrder,
+        above: Revision,
+    ) -> Result<Recalled, ShopError> {
+        let above = above.max(archived.revision);
+        let (id, user): (OrderId, UserId) = {
+            let header = next.order.header();
+            (header.id.clone(), header.user.clone())
+        };
+        let number = self.creation_number(&id, above)?;
+        let live = self.live_order(&id, Some(&user)).await?;
+        let again = self.archived_order(&id, Some(&user)).await?;
+        let unchanged = again.is_some_and(|record| record.header.revision == archived.revision);
+        if live.is_some() || !unchanged {
+            return Ok(Recalled::Again { above });
+        }
+        let header = order_header(&next);
+        let creation = Change::CreateIfAbsent {
+            key: self.key(Collection::Orders, id.as_str(), &header)?,
+            header,
+            parts: Vec::new(),
+        };
+        let written = self.write_new(vec![creation], above, number).await?;
+        Ok(match written.outcome {
+            Outcome::Done { revision } => Recalled::Done(Current {
+                kept: next,
+                revision,
+            }),
+            Outcome::Stale { stored } => Recalled::Again {
+                above: above.max(stored),
+            },
+            _ => Recalled::Again { above },
+        })
+    }
+}
