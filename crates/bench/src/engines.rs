@@ -90,8 +90,8 @@ async fn mongo(size: Size, numbers: &Numbers) -> anyhow::Result<Vec<Finding>> {
     let id = |number: OrderNumber| number.id().as_str().to_owned();
     let stored = orders.find_one(doc! { "_id": id(sample) }).await?;
     let stored = stored.context("the order that was just created is not there")?;
-    let bare_create = async || {
-        let new = id(numbers.next());
+    let bare_create = async |number: OrderNumber| {
+        let new = id(number);
         let found = orders
             .find_one(doc! { "_id": &new })
             .read_concern(ReadConcern::local());
@@ -101,26 +101,16 @@ async fn mongo(size: Size, numbers: &Numbers) -> anyhow::Result<Vec<Finding>> {
             .await?;
         Ok(())
     };
-    let created = compare(
-        size,
-        async || create(&engine, numbers.next()).await,
-        bare_create,
-    )
-    .await?;
-
-    let known = known(&engine, numbers).await?;
-    let picks = AtomicU64::new(0);
-    let pick = || known[picks.fetch_add(1, Ordering::Relaxed) as usize % known.len()];
-    let bare_read = async || {
+    let bare_read = async |number: OrderNumber| {
         let found = orders
-            .find(doc! { "_id": id(pick()) })
+            .find(doc! { "_id": id(number) })
             .sort(doc! {})
             .limit(1);
         let found: Vec<Document> = found.await?.try_collect().await?;
         ensure!(found.len() == 1, "a known order is not found");
         Ok(())
     };
-    let read = compare(size, async || read(&engine, pick()).await, bare_read).await?;
+    let (created, read) = measure(size, numbers, &engine, bare_create, bare_read).await?;
     Ok(vec![
         created.finding("MongoDB, create an order"),
         read.finding("MongoDB, order by id"),
@@ -152,21 +142,11 @@ async fn cassandra(size: Size, numbers: &Numbers) -> anyhow::Result<Vec<Finding>
     let reading = take(&recorder)?;
 
     let id = |number: OrderNumber| number.id().as_str().to_owned();
-    let bare_create = async || {
-        let new = id(numbers.next());
-        Ok(creation.replay(&id(sample), &new).await?)
-    };
-    let created = compare(
-        size,
-        async || create(&engine, numbers.next()).await,
-        bare_create,
-    )
-    .await?;
-    let known = known(&engine, numbers).await?;
-    let picks = AtomicU64::new(0);
-    let pick = || known[picks.fetch_add(1, Ordering::Relaxed) as usize % known.len()];
-    let bare_read = async || Ok(reading.replay(&id(sample), &id(pick())).await?);
-    let read = compare(size, async || read(&engine, pick()).await, bare_read).await?;
+    let bare_create =
+        async |number: OrderNumber| Ok(creation.replay(&id(sample), &id(number)).await?);
+    let bare_read =
+        async |number: OrderNumber| Ok(reading.replay(&id(sample), &id(number)).await?);
+    let (created, read) = measure(size, numbers, &engine, bare_create, bare_read).await?;
     let statements = |what: &str, recording: &Recording| {
         format!("{what}: {} requests each", recording.requests())
     };
@@ -177,6 +157,32 @@ async fn cassandra(size: Size, numbers: &Numbers) -> anyhow::Result<Vec<Finding>
         read.noted(statements("serial", &reading))
             .finding("Cassandra, order by id"),
     ])
+}
+
+/// Creating orders, then reading those that are there: the engine against the bare driver.
+async fn measure(
+    size: Size,
+    numbers: &Numbers,
+    engine: &dyn Engine,
+    bare_create: impl AsyncFn(OrderNumber) -> anyhow::Result<()>,
+    bare_read: impl AsyncFn(OrderNumber) -> anyhow::Result<()>,
+) -> anyhow::Result<(Compared, Compared)> {
+    let created = compare(
+        size,
+        async || create(engine, numbers.next()).await,
+        async || bare_create(numbers.next()).await,
+    )
+    .await?;
+    let known = known(engine, numbers).await?;
+    let picks = AtomicU64::new(0);
+    let pick = || known[picks.fetch_add(1, Ordering::Relaxed) as usize % known.len()];
+    let read = compare(
+        size,
+        async || read(engine, pick()).await,
+        async || bare_read(pick()).await,
+    )
+    .await?;
+    Ok((created, read))
 }
 
 fn take(recorder: &CassandraEngine) -> anyhow::Result<Recording> {

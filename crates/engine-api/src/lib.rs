@@ -21,6 +21,7 @@ mod record;
 mod revision;
 mod shared;
 mod stock;
+mod validate;
 mod world;
 
 pub use capability::{
@@ -31,9 +32,7 @@ pub use change::{
 };
 pub use context::{Authority, Freshness, Generation, MoverTerm, ReadContext, WriteContext};
 pub use control::{CONTROL_BYTES_MAX, ControlStore, ControlValue, SetOutcome};
-pub use decide::{
-    Decision, GroupDecision, decide, decide_together, validate, validate_alone, validate_together,
-};
+pub use decide::{Decision, GroupDecision, decide, decide_together};
 pub use engine::{Engine, Maintained, Maintenance};
 pub use error::{EngineError, Remedy};
 pub use gate::{Gate, Raised};
@@ -52,4 +51,5 @@ pub use record::{
 pub use revision::{Revision, WRITERS_MAX, Writer};
 pub use shared::{Memo, SharedRecord};
 pub use stock::{stock_fields, stock_of};
+pub use validate::{validate, validate_alone, validate_together};
 pub use world::{RealWorld, World};

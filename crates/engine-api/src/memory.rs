@@ -16,7 +16,7 @@ use crate::capability::{
 use crate::change::{Change, Outcome};
 use crate::context::{MoverTerm, ReadContext, WriteContext};
 use crate::control::{CONTROL_BYTES_MAX, ControlStore, ControlValue, SetOutcome};
-use crate::decide::{GroupDecision, decide_together, validate, validate_alone, validate_together};
+use crate::decide::{GroupDecision, decide_together};
 use crate::engine::{Engine, Maintained, Maintenance};
 use crate::error::EngineError;
 use crate::gate::{Gate, Raised};
@@ -25,6 +25,7 @@ use crate::journal::{
 };
 use crate::query::{Cursor, PAGE_RECORDS_MAX, Page, Query, Scan, ScanPage, ScanPosition, answers};
 use crate::record::{Content, Record, RecordId, RecordKey};
+use crate::validate::{validate, validate_alone, validate_together};
 
 /// Records in this process, gone with it.
 #[derive(Debug)]

@@ -10,10 +10,11 @@ use model::{
 
 use crate::change::{Change, Outcome, PriceCondition, StockAction, StockRefusal};
 use crate::context::WriteContext;
-use crate::decide::{Decision, invalid, live, write};
+use crate::decide::{Decision, live, write};
 use crate::error::EngineError;
 use crate::record::{Part, PartKey, Record};
 use crate::revision::Revision;
+use crate::validate::invalid;
 
 /// Whether the change may go only beside a conditional one that guards it.
 pub(crate) fn needs_company(change: &Change) -> bool {

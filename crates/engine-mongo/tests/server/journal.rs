@@ -39,7 +39,7 @@ async fn a_quiet_journal_moves_on_beside_a_noisy_neighbour() {
 
 #[tokio::test]
 async fn a_position_that_the_oplog_forgot_is_lost_loudly() {
-    let Some(set) = required_or_skip(MongoSet::exclusive(Members::One), "MongoDB") else {
+    let Some(set) = own_set(Members::One) else {
         return;
     };
     let engine = open(&set.uri(), "forgotten").await;

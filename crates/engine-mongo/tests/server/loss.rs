@@ -5,7 +5,7 @@ use super::*;
 
 #[tokio::test]
 async fn lost_answers_are_unknown_and_the_same_change_again_has_one_effect() {
-    let Some(set) = required_or_skip(MongoSet::exclusive(Members::One), "MongoDB") else {
+    let Some(set) = own_set(Members::One) else {
         return;
     };
     let engine = open(&set.uri(), "lost").await;
@@ -45,7 +45,7 @@ async fn lost_answers_are_unknown_and_the_same_change_again_has_one_effect() {
 
 #[tokio::test]
 async fn a_paused_server_is_unavailable_and_a_change_sent_again_is_done() {
-    let Some(set) = required_or_skip(MongoSet::exclusive(Members::One), "MongoDB") else {
+    let Some(set) = own_set(Members::One) else {
         return;
     };
     let config = MongoConfig {
@@ -78,7 +78,7 @@ async fn a_paused_server_is_unavailable_and_a_change_sent_again_is_done() {
 
 #[tokio::test]
 async fn a_server_that_died_is_unavailable_and_serves_again_without_a_new_engine() {
-    let Some(set) = required_or_skip(MongoSet::exclusive(Members::One), "MongoDB") else {
+    let Some(set) = own_set(Members::One) else {
         return;
     };
     let config = MongoConfig {

@@ -28,10 +28,15 @@ use engine_api::{
 use engine_mongo::{MongoConfig, MongoEngine, OpenError};
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
-use testbed::{Members, MongoSet, required_or_skip};
+use testbed::{ExclusiveMongoSet, Members, MongoSet, required_or_skip};
 
 fn set() -> Option<MongoSet> {
     required_or_skip(testbed::mongo(Members::One), "MongoDB")
+}
+
+/// One that the test may pause, kill and tell to fail.
+fn own_set(members: Members) -> Option<ExclusiveMongoSet> {
+    required_or_skip(MongoSet::exclusive(members), "MongoDB")
 }
 
 async fn open(uri: &str, database: &str) -> MongoEngine {
