@@ -9,6 +9,7 @@ use engine_api::{
     CONTROL_BYTES_MAX, ControlStore, ControlValue, EngineError, Generation, Remedy, SetOutcome,
 };
 
+use crate::history::MapHistory;
 use crate::map::{Map, MapError};
 
 /// The name of the map in the control store.
@@ -20,6 +21,7 @@ pub const PUBLISH_ATTEMPTS_MAX: u32 = 4;
 #[derive(Debug)]
 pub struct MapKeeper {
     control: Arc<dyn ControlStore>,
+    history: MapHistory,
     /// What was read last: a map is parsed once, not at every look.
     last_read: Mutex<Option<Standing>>,
 }
@@ -68,6 +70,7 @@ impl KeeperError {
 impl MapKeeper {
     pub fn new(control: Arc<dyn ControlStore>) -> MapKeeper {
         MapKeeper {
+            history: MapHistory::new(control.clone()),
             control,
             last_read: Mutex::new(None),
         }
@@ -99,8 +102,16 @@ impl MapKeeper {
                 current,
             });
         }
+        if let Some(standing) = &standing {
+            self.history.add(&standing.map).await?;
+        }
         self.offer(map, standing.map(|standing| standing.number), bytes)
-            .await
+            .await?;
+        if let Err(error) = self.history.add(map).await {
+            // Whoever publishes the next one makes up for it.
+            tracing::debug!(%error, "a map is not in the history yet");
+        }
+        Ok(())
     }
 
     /// Offers the same bytes against the same number until an answer arrives:

@@ -59,7 +59,8 @@ const CHANGE_ATTEMPTS_MAX: u32 = 64;
 pub struct Term(pub u64);
 
 /// What operators call a process. Two may share a name; their terms differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "String")]
 pub struct ProcessName(String);
 
 /// What the holder has of its lease now.
@@ -124,6 +125,14 @@ impl ProcessName {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl TryFrom<String> for ProcessName {
+    type Error = LeaseError;
+
+    fn try_from(name: String) -> Result<ProcessName, LeaseError> {
+        ProcessName::new(name)
     }
 }
 

@@ -17,6 +17,7 @@
 mod counts;
 mod current;
 mod error;
+mod history;
 mod hold;
 mod keeper;
 mod lease;
@@ -31,6 +32,7 @@ mod write;
 
 pub use counts::{Counter, RouterCounts};
 pub use error::RouterError;
+pub use history::{HISTORY_ENTRIES_MAX, HISTORY_NAME, HistoryEntry, MapHistory, Note};
 pub use keeper::{KeeperError, MAP_NAME, MapKeeper, PUBLISH_ATTEMPTS_MAX};
 pub use lease::{
     LEASES_NAME, LeaseError, LeaseJudge, LeaseSeen, LeaseState, ProcessName, Standing, Term,

@@ -13,9 +13,11 @@ mod shard_name;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine_api::{Generation, RecordId, RecordKey};
+use engine_api::{Generation, RecordId, RecordKey, Timestamp};
 use layout::{BucketCounts, Collection, Field, Fields, Scope, ShardKey, Slot, SlotRange, Value};
 use serde::{Deserialize, Serialize};
+
+use crate::history::Note;
 
 pub use check::{FROZEN_SCOPES_MAX, PINNED_KEYS_MAX, RANGES_MAX};
 pub use edit::Edit;
@@ -26,6 +28,9 @@ pub use shard_name::{SHARD_NAME_BYTES_MAX, ShardName};
 #[serde(deny_unknown_fields)]
 pub struct Map {
     pub generation: Generation,
+    /// Why it was published; an edited map has none yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<Note>,
     pub collections: BTreeMap<Collection, CollectionMap>,
 }
 
@@ -88,7 +93,17 @@ impl Map {
     pub fn first(collections: BTreeMap<Collection, CollectionMap>) -> Map {
         Map {
             generation: Map::FIRST_GENERATION,
+            note: None,
             collections,
+        }
+    }
+
+    /// The same map with a note for its history.
+    #[must_use]
+    pub fn noted(self, at: Timestamp, reason: &str) -> Map {
+        Map {
+            note: Some(Note::new(at, reason)),
+            ..self
         }
     }
 

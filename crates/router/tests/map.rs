@@ -88,6 +88,7 @@ fn map() -> impl Strategy<Value = Map> {
         };
         Map {
             generation: Generation(generation),
+            note: None,
             collections: BTreeMap::from([(CARTS, carts)]),
         }
     })

@@ -46,6 +46,7 @@ impl Map {
     pub fn edited(&self, edits: &[(Collection, Edit)]) -> Result<Map, MapError> {
         let mut next = self.clone();
         next.generation = self.generation.next();
+        next.note = None;
         for (collection, edit) in edits {
             let map = next
                 .collections
