@@ -74,6 +74,9 @@ pub enum Command {
     /// Look at the map: which shard serves which keys
     #[command(subcommand)]
     Map(MapCommand),
+    /// Look at what feeds the order history, and help it when it is stuck
+    #[command(subcommand)]
+    History(HistoryCommand),
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -212,6 +215,20 @@ pub enum MapCommand {
     Show {
         #[command(flatten)]
         directory: DirectoryArguments,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum HistoryCommand {
+    /// Show how far each feed of the order history is, and under which term
+    Show {
+        #[command(flatten)]
+        settings: SettingsArguments,
+    },
+    /// Ask for everything finished to be looked at anew, after a position was lost
+    Rebuild {
+        #[command(flatten)]
+        settings: SettingsArguments,
     },
 }
 

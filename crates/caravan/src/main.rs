@@ -27,6 +27,8 @@ mod layout_command;
 
 mod map_command;
 
+mod history_command;
+
 mod progress;
 
 mod secrets;
@@ -39,7 +41,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use crate::arguments::{Arguments, Command, LayoutCommand, MapCommand, SchemaPart};
+use crate::arguments::{Arguments, Command, HistoryCommand, LayoutCommand, MapCommand, SchemaPart};
 use crate::config::Config;
 use crate::layout_command::Format;
 
@@ -80,6 +82,12 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Layout(command) => layout(command, out),
+        Command::History(HistoryCommand::Show { settings }) => {
+            history_command::show(&Config::load(&settings)?, out)
+        }
+        Command::History(HistoryCommand::Rebuild { settings }) => {
+            history_command::rebuild(&Config::load(&settings)?, out)
+        }
         Command::Map(MapCommand::Show { directory }) => {
             map_command::show(&Config::load(&directory.settings())?.data, out)
         }

@@ -1,5 +1,7 @@
-//! What Prometheus reads about engines, sweeper, upkeep and search. The figures of
+//! What Prometheus reads about engines, sweeper, upkeep, search and the order history. The figures of
 //! HTTP and of the router are registered where they are counted.
+
+mod history;
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine_api::World;
 use engine_embedded::EmbeddedEngine;
+use feed::FeedCounts;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -35,6 +38,8 @@ pub struct Figures {
     pub tasks: Arc<TaskCounts>,
     pub search: Arc<Counts>,
     pub index: Arc<ProductIndex>,
+    /// What feeds the order history, by the shard that it comes from.
+    pub history: Vec<(ShardName, Arc<FeedCounts>)>,
     pub world: Arc<dyn World>,
 }
 
@@ -60,7 +65,8 @@ impl Collector for Figures {
         self.encode_failures(&mut encoder)?;
         self.encode_embedded(&mut encoder)?;
         self.encode_tasks(&mut encoder)?;
-        self.encode_search(&mut encoder)
+        self.encode_search(&mut encoder)?;
+        history::encode(&self.history, self.world.as_ref(), &mut encoder)
     }
 }
 

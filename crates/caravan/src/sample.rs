@@ -91,7 +91,7 @@ impl Sample {
             Some((Note::Filling { from }, number)) => (from, number),
             None => (from, set_note(control, None, Note::Filling { from }).await?),
         };
-        Filler::new(shards.router.clone(), settings.clone(), from)
+        Filler::new(shards, settings.clone(), from)
             .fill(self)
             .await?;
         set_note(control, Some(number), Note::Filled).await?;

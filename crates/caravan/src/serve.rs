@@ -3,7 +3,7 @@
 //! ```text
 //!   signals ──▶ stop ──────────────┬──────────────┬───────────────┐
 //!                                  ▼              ▼               ▼
-//!   listener ─▶ http-api ─▶ shop ─▶ router ─▶ engines ◀── sweeper, upkeep
+//!   listener ─▶ http-api ─▶ shop ─▶ router ─▶ engines ◀── sweeper, upkeep, history
 //!                   └────▶ search index ◀── follower ◀── journals
 //! ```
 //!
@@ -21,10 +21,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use engine_api::{RealWorld, World};
+use feed::Feed;
 use http_api::{App, AppConfig, BuildInfo, Registry};
 use model::ProductId;
+use router::ShardName;
 use search::{Follower, ProductIndex};
-use shop_service::{Shop, ShopConfig};
+use shop_service::{Shop, archive_feed};
 use tokio::net::TcpListener;
 
 use crate::config::Config;
@@ -101,11 +103,8 @@ async fn serve(
     out: &mut dyn Write,
 ) -> Result<()> {
     let world: Arc<dyn World> = Arc::new(RealWorld::new());
-    let shop = Arc::new(Shop::new(ShopConfig {
-        router: shards.router.clone(),
-        world: world.clone(),
-        settings: config.shop.clone(),
-    }));
+    let shop = Arc::new(shards.shop(world.clone(), config.shop.clone()));
+    let feeds = feeds(&shop, shards)?;
     let index = Arc::new(ProductIndex::new()?);
     let follower = Follower::new(
         index.clone(),
@@ -129,6 +128,10 @@ async fn serve(
             tasks: counts.clone(),
             search: follower.counts(),
             index,
+            history: feeds
+                .iter()
+                .map(|(shard, feed)| (shard.clone(), feed.counts()))
+                .collect(),
             world: world.clone(),
         }),
     })?;
@@ -137,6 +140,9 @@ async fn serve(
         .context("the system does not say what address it gave")?;
     let mut tasks = Tasks::start(follower)?;
     tasks.spawn(tasks::sweep(shop, counts.clone()));
+    for (_, feed) in feeds {
+        tasks.feed(feed);
+    }
     let upkeep = config.upkeep.clone();
     tasks.spawn(tasks::maintain(shards.engines(), world, upkeep, counts));
     let note = match presence {
@@ -160,6 +166,20 @@ async fn serve(
         );
     }
     tasks.end().await
+}
+
+/// One for each shard that may keep live orders, if finished ones are kept apart.
+fn feeds(shop: &Shop, shards: &Shards) -> Result<Vec<(ShardName, Feed)>> {
+    let mut feeds = Vec::new();
+    for name in shards.history_sources() {
+        let source = shards.engines[&name].clone();
+        let control = shards.control.clone();
+        let limits = feed::Limits::default();
+        if let Some(feed) = archive_feed(shop, &name, source, control, limits) {
+            feeds.push((name, feed?));
+        }
+    }
+    Ok(feeds)
 }
 
 fn registry(figures: Figures) -> Registry {

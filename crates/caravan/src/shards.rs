@@ -21,13 +21,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use engine_api::{ControlStore, Engine, RealWorld, Writer};
+use engine_api::{ControlStore, Engine, RealWorld, World, Writer};
 use engine_embedded::EmbeddedEngine;
 use layout::{Collection, Layout};
 use router::{
     CollectionMap, Cut, KeeperError, Limits, Map, MapKeeper, MapView, Router, RouterConfig,
     ShardName,
 };
+use shop_service::{OrderHistory, Settings, Shop, ShopConfig};
 
 use crate::config::Config;
 use crate::metered::Metered;
@@ -45,6 +46,8 @@ pub struct Shards {
     pub engines: BTreeMap<ShardName, Arc<Metered>>,
     /// Where the map stands.
     pub control: Arc<dyn ControlStore>,
+    /// Where finished orders go, if the layout keeps them apart.
+    pub history: Option<OrderHistory>,
 }
 
 /// One shard, and its control store if it has one.
@@ -149,12 +152,14 @@ impl Shards {
         limits: Limits,
     ) -> Result<Shards> {
         let metered = |(name, engine)| (name, Arc::new(Metered::embedded(engine)));
-        Shards::route(first, engines.into_iter().map(metered).collect(), limits).await
+        let engines = engines.into_iter().map(metered).collect();
+        Shards::route(first, engines, None, limits).await
     }
 
     async fn route(
         control: Arc<dyn ControlStore>,
         engines: BTreeMap<ShardName, Arc<Metered>>,
+        history: Option<OrderHistory>,
         limits: Limits,
     ) -> Result<Shards> {
         let router = Router::open(RouterConfig {
@@ -170,7 +175,37 @@ impl Shards {
             router,
             engines,
             control,
+            history,
         })
+    }
+
+    /// A shop over these shards.
+    pub fn shop(&self, world: Arc<dyn World>, settings: Settings) -> Shop {
+        let shop = Shop::new(ShopConfig {
+            router: self.router.clone(),
+            world,
+            settings,
+        });
+        match &self.history {
+            Some(history) => shop.with_history(history.clone()),
+            None => shop,
+        }
+    }
+
+    /// The shards that finished orders come from; none without a history.
+    pub fn history_sources(&self) -> Vec<ShardName> {
+        let Some(history) = &self.history else {
+            return Vec::new();
+        };
+        let keeps_orders = |engine: &Metered| {
+            let collections = &engine.capabilities().collections;
+            collections.contains(&Collection::Orders)
+        };
+        self.engines
+            .iter()
+            .filter(|(name, engine)| *name != history.shard() && keeps_orders(engine))
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     pub fn engines(&self) -> BTreeMap<ShardName, Arc<dyn Engine>> {

@@ -70,11 +70,22 @@ impl Servers {
     }
 
     fn serve(&self, layout: &str, shards: &[(&str, &str)], folder: &Path) -> Server {
+        self.serve_with(layout, shards, &[], folder)
+    }
+
+    fn serve_with(
+        &self,
+        layout: &str,
+        shards: &[(&str, &str)],
+        more: &[&str],
+        folder: &Path,
+    ) -> Server {
         let mut arguments = vec!["--layout".to_owned(), self.layout(layout, folder)];
         for (shard, address) in shards {
             arguments.push("--address".to_owned());
             arguments.push(format!("{shard}={address}"));
         }
+        arguments.extend(more.iter().map(|&more| more.to_owned()));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         Server::start(folder, &arguments)
     }
@@ -164,6 +175,7 @@ fn look_at_the_tables(servers: &Servers, layout: &str, month: &str) {
         }
         "hybrid" => {
             rows("shop", "user_carts WHERE user_id = 'U-2'", 1);
+            // Live, or the mark of one that went to the history.
             assert_eq!(documents(&servers.mongo, "orders"), 6);
         }
         "adr-010-1" => {
@@ -406,6 +418,112 @@ fn at_once<T: Send + std::fmt::Debug, const N: usize>(act: impl Fn(usize) -> T +
             .collect();
         done.try_into().unwrap()
     })
+}
+
+/// `hybrid`: finished orders go from MongoDB to Cassandra, are answered from there, and
+/// come back when they are returned; whoever asks sees each of them once.
+#[test]
+fn finished_orders_flow_to_the_history_and_back() {
+    let Some(servers) = Servers::start() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (mongo, cassandra) = (servers.mongo.uri(), servers.cassandra_address());
+    let shards = [("cassandra", &*cassandra), ("mongo", &*mongo)];
+    let soon = ["--set", "shop.archive_after_ms=1000"];
+    let server = servers.serve_with("hybrid", &shards, &soon, folder.path());
+    let walk = Walk(&server);
+    let phone = json!({"category": "phones", "name": "Kestrel", "price": "100"});
+    walk.put("/v1/products/PHONE-1", &phone, 201);
+    walk.put(
+        "/v1/products/PHONE-1/stock/moscow",
+        &json!({"received": 50}),
+        200,
+    );
+    let course = |key: &str, statuses: &[&str]| {
+        let order = walk.order(key, "100").json();
+        let id = order["order_id"].as_str().unwrap().to_owned();
+        for status in statuses {
+            walk.post(
+                &format!("/v1/orders/{id}/status"),
+                &json!({ "status": status }),
+                200,
+            );
+        }
+        id
+    };
+    let delivered = course("key-1", &["paid", "shipped", "delivered"]);
+    let cancelled = course("key-2", &["cancelled"]);
+    let paid = course("key-3", &["paid"]);
+
+    // The rows as a bare connection finds them.
+    let keyspace = servers.named("hybrid", "shop");
+    let archived = |status: &str| {
+        let statement = format!(
+            "SELECT * FROM {keyspace}.order_history WHERE user_id = 'U-1' AND status = '{status}' ALLOW FILTERING"
+        );
+        servers.cassandra.count_rows(&statement).unwrap()
+    };
+    let figure = |name: &str| {
+        let text = server.get("/metrics").text;
+        let line = text.lines().find(|line| line.starts_with(name));
+        let value = line.and_then(|line| line.rsplit(' ').next());
+        value.map_or(0.0, |value| value.parse::<f64>().unwrap())
+    };
+    let moved = |expected: f64| {
+        server.wait_for("/metrics", |_| {
+            figure("caravan_history_archived_total") >= expected
+        });
+    };
+    moved(2.0);
+    assert_eq!((archived("delivered"), archived("cancelled")), (1, 1));
+    assert_eq!(archived("paid"), 0);
+    assert_eq!(figure("caravan_history_lost"), 0.0);
+    assert_eq!(figure("caravan_history_holding"), 1.0);
+
+    let each_once = |expected: &[(&String, &str)]| {
+        for path in ["/v1/users/U-1/orders", "/v1/orders"] {
+            let list = walk.found(path);
+            let list = list["orders"].as_array().unwrap();
+            assert_eq!(list.len(), expected.len(), "{path}: {list:?}");
+            for (id, status) in expected {
+                let mut found = list.iter().filter(|order| order["order_id"] == **id);
+                assert_eq!(found.next().unwrap()["status"], *status, "{path}");
+                assert!(found.next().is_none(), "{path}: {id} twice");
+            }
+        }
+        for (id, status) in expected {
+            assert_eq!(walk.found(&format!("/v1/orders/{id}"))["status"], *status);
+        }
+    };
+    each_once(&[
+        (&delivered, "delivered"),
+        (&cancelled, "cancelled"),
+        (&paid, "paid"),
+    ]);
+    let again = walk.order("key-1", "100");
+    assert_eq!(
+        (again.status, &again.json()["order_id"]),
+        (200, &json!(delivered))
+    );
+
+    walk.post(
+        &format!("/v1/orders/{delivered}/status"),
+        &json!({"status": "returned"}),
+        200,
+    );
+    let returned = [
+        (&delivered, "returned"),
+        (&cancelled, "cancelled"),
+        (&paid, "paid"),
+    ];
+    each_once(&returned);
+    moved(3.0);
+    each_once(&returned);
+    assert_eq!((archived("returned"), archived("delivered")), (1, 0));
+    let stock = walk.found("/v1/products/PHONE-1/stock");
+    assert_eq!(stock["zones"][0]["available"], 49, "{stock}");
+    server.stop();
 }
 
 #[test]

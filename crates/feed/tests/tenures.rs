@@ -5,6 +5,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine_api::{Engine, MoverTerm};
@@ -104,6 +105,7 @@ async fn an_image_under_a_lost_term_is_refused() {
     let (mut first, pass) = sleeping.await.unwrap();
     assert!(matches!(pass, Err(FeedError::TermLost { .. })), "{pass:?}");
     stage.assert_same("nothing came back").await;
+    assert_eq!(stage.target_quirks.refused.load(Ordering::SeqCst), 1);
     assert_eq!(first.pass().await.unwrap(), Pass::Watching);
 }
 

@@ -24,7 +24,7 @@ use engine_api::Engine;
 use model::OrderStatus;
 use router::ShardName;
 
-pub use archive::archive_feed;
+pub use archive::{archive_feed, archive_feed_name};
 pub(crate) use recall::Recalled;
 
 use crate::records::status_text;

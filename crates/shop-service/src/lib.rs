@@ -31,7 +31,7 @@ mod sweeper;
 
 pub use carts::{ItemWish, Merge, MergeEnd};
 pub use error::{Noun, ShopError};
-pub use history::{HistoryError, OrderHistory, archive_feed};
+pub use history::{HistoryError, OrderHistory, archive_feed, archive_feed_name};
 pub use orders::{LineWish, OrderWish, Placed};
 pub use products::ProductWish;
 pub use sessions::{Login, SessionWish};

@@ -63,7 +63,7 @@ pub fn table(config: &Config) -> Table {
     put(
         "shop",
         section!(&config.shop => Settings {
-            guest_cart_lifetime_s, session_lifetime_s, sweep_after_s,
+            guest_cart_lifetime_s, session_lifetime_s, sweep_after_s, archive_after_ms,
         }),
     );
     put(

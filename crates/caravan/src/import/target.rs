@@ -33,7 +33,7 @@ const ANSWER_BYTES_MAX: u64 = 256 * 1024;
 #[derive(Debug)]
 pub enum Target {
     Offline {
-        shop: Shop,
+        shop: Box<Shop>,
         /// Closes the directory when the import is over.
         _shards: Shards,
     },
@@ -60,7 +60,7 @@ impl Target {
             settings: config.shop.clone(),
         });
         Ok(Target::Offline {
-            shop,
+            shop: Box::new(shop),
             _shards: shards,
         })
     }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use engine_api::{Revision, Timestamp};
 use model::{CartId, CartOwner, CartStatus, OrderId, ShopperSessionId};
 use router::Router;
-use shop_service::{ItemWish, Settings, Shop, ShopConfig, ShopError, Swept};
+use shop_service::{ItemWish, OrderHistory, Settings, Shop, ShopConfig, ShopError, Swept};
 use tokio::task::JoinSet;
 
 use super::Sample;
@@ -14,6 +14,7 @@ use super::catalogue::SampleProduct;
 use super::moment::{Moment, session_id};
 use super::shoppers::{Ago, SampleGuest, SampleOrder, SampleSession, SampleUser};
 use crate::progress::Progress;
+use crate::shards::Shards;
 
 /// Steps at the same time.
 const STEPS_AT_ONCE_MAX: usize = 64;
@@ -21,15 +22,17 @@ const STEPS_AT_ONCE_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Filler {
     router: Arc<Router>,
+    history: Option<OrderHistory>,
     settings: Settings,
     /// What times are counted back from.
     from: Timestamp,
 }
 
 impl Filler {
-    pub fn new(router: Arc<Router>, settings: Settings, from: Timestamp) -> Filler {
+    pub fn new(shards: &Shards, settings: Settings, from: Timestamp) -> Filler {
         Filler {
-            router,
+            router: shards.router.clone(),
+            history: shards.history.clone(),
             settings,
             from,
         }
@@ -203,11 +206,15 @@ impl Filler {
 
     /// The shop as it was at that moment.
     fn shop(&self, at: Timestamp, seed: u64) -> Shop {
-        Shop::new(ShopConfig {
+        let shop = Shop::new(ShopConfig {
             router: self.router.clone(),
             world: Arc::new(Moment::at(at, seed)),
             settings: self.settings.clone(),
-        })
+        });
+        match &self.history {
+            Some(history) => shop.with_history(history.clone()),
+            None => shop,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What runs beside the requests until the shop closes: sweeper, upkeep, follower.
+//! What runs beside the requests until the shop closes: sweeper, upkeep, follower, feeds.
 //!
 //! Each may be dropped at any `.await`: what it began is taken up by the next start.
 
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use engine_api::{Engine, World};
+use feed::Feed;
 use router::ShardName;
 use search::Follower;
 use shop_service::{Shop, Swept};
@@ -59,6 +60,12 @@ impl Tasks {
                 () = stopped => {}
             }
         });
+    }
+
+    /// Runs until the shop closes, and lets another process go on at once.
+    pub fn feed(&mut self, feed: Feed) {
+        let stopped = stopped_by(self.stop.subscribe());
+        self.running.spawn(feed.run(stopped));
     }
 
     /// Ends all of them.

@@ -14,8 +14,9 @@ use engine_api::{ControlStore, Engine};
 use engine_cassandra::{CassandraConfig, CassandraEngine, Credentials, Keyspace};
 use engine_mongo::{MongoConfig, MongoEngine};
 use layout::consistency::Replication;
-use layout::{EngineDeclaration, EngineKind, Layout};
+use layout::{Collection, EngineDeclaration, EngineKind, History, Layout};
 use router::{CollectionMap, Cut, KeeperError, Map, MapKeeper, RangeStart, ShardName};
+use shop_service::OrderHistory;
 
 use super::{Opened, Shards, embedded};
 use crate::config::Config;
@@ -24,6 +25,9 @@ use crate::metered::Metered;
 
 const CASSANDRA_SCHEME: &str = "cassandra://";
 const CASSANDRA_PORT: u16 = 9042;
+
+/// The journal has to reach back over it, and marks are kept for longer.
+const ARCHIVE_AFTER_MS_MAX: u64 = 600_000;
 
 /// Opens every shard of the layout and routes over them.
 pub async fn open(config: &Config, file: &Path) -> Result<Shards> {
@@ -68,7 +72,66 @@ pub async fn open(config: &Config, file: &Path) -> Result<Shards> {
         .into_iter()
         .map(|(name, opened)| (name, opened.engine))
         .collect();
-    Shards::route(control, engines, config.router.clone()).await
+    let history = history(config, &layout, &engines)?;
+    Shards::route(control, engines, history, config.router.clone()).await
+}
+
+/// Where finished orders go, if the layout keeps them apart.
+fn history(
+    config: &Config,
+    layout: &Layout,
+    engines: &BTreeMap<ShardName, Arc<Metered>>,
+) -> Result<Option<OrderHistory>> {
+    let Some((declared, name)) = history_of(layout)? else {
+        return Ok(None);
+    };
+    // An order goes over when no request can be older than its last change, on
+    // whatever clock; two may differ by the limit either way.
+    let (after, clocks) = (
+        config.shop.archive_after_ms,
+        config.router.clock_ahead_ms_max,
+    );
+    ensure!(
+        (2 * clocks..=ARCHIVE_AFTER_MS_MAX).contains(&after),
+        "shop.archive_after_ms is {after}: choose {} (twice router.clock_ahead_ms_max) to {ARCHIVE_AFTER_MS_MAX}",
+        2 * clocks
+    );
+    let engine = engines[&name].clone();
+    Ok(Some(OrderHistory::new(name, engine, &declared.statuses)?))
+}
+
+/// The history of orders, and the shard that keeps it: one that has live records of
+/// others on the same engine, or one of its own.
+fn history_of(layout: &Layout) -> Result<Option<(&History, ShardName)>> {
+    let other = layout
+        .collections
+        .values()
+        .find(|it| it.collection != Collection::Orders && it.history.is_some());
+    if let Some(other) = other {
+        bail!(
+            "{} have a history: only orders may have one",
+            other.collection
+        );
+    }
+    let orders = layout.collection(Collection::Orders);
+    let Some(history) = &orders.history else {
+        return Ok(None);
+    };
+    let engine = &history.store.engine;
+    ensure!(
+        *engine != orders.live.engine,
+        "orders and their history are both on {engine}: put the history on another engine"
+    );
+    let shards = live_shards(layout)?;
+    let mut named = shards.iter().filter(|(_, of)| *of == engine);
+    let name = match (named.next(), named.next()) {
+        (None, _) => shard_name(engine)?,
+        (Some((name, _)), None) => name.clone(),
+        (Some(_), Some(_)) => bail!(
+            "{engine} has several shards, and nothing says which keeps the history: declare an engine of its own for it"
+        ),
+    };
+    Ok(Some((history, name)))
 }
 
 fn refuse_unknown(
@@ -110,9 +173,17 @@ async fn settle_map(layout: &Layout, control: &Arc<dyn ControlStore>, file: &Pat
     Ok(())
 }
 
-/// The shards that keep live records, each with the layout's engine. A history
-/// has a store of its own, which no request is routed to.
+/// All shards of the layout, each with its engine. No request is routed to the one
+/// that keeps nothing but a history.
 fn shards_of(layout: &Layout) -> Result<BTreeMap<ShardName, String>> {
+    let mut shards = live_shards(layout)?;
+    if let Some((history, name)) = history_of(layout)? {
+        shards.insert(name, history.store.engine.clone());
+    }
+    Ok(shards)
+}
+
+fn live_shards(layout: &Layout) -> Result<BTreeMap<ShardName, String>> {
     let mut shards = BTreeMap::new();
     for collection in layout.collections.values() {
         let engine = &collection.live.engine;

@@ -99,6 +99,8 @@ pub struct Quirks {
     pub lags: Mutex<bool>,
     /// Images that were put.
     pub puts: AtomicU64,
+    /// Images that were refused because their term was lost.
+    pub refused: AtomicU64,
     /// Answers to writes that get lost.
     pub lose_answers: AtomicI64,
     /// The next image waits here until it is let through.
@@ -125,6 +127,9 @@ impl Engine for Side {
         }
         self.quirks.puts.fetch_add(1, Ordering::SeqCst);
         let answer = self.life.call(self.memory.apply(change, context)).await;
+        if matches!(answer, Err(EngineError::TermLost { .. })) {
+            self.quirks.refused.fetch_add(1, Ordering::SeqCst);
+        }
         if self.quirks.lose_answers.fetch_sub(1, Ordering::SeqCst) > 0 {
             let reason = "the cable".to_owned();
             return Err(EngineError::OutcomeUnknown { reason });

@@ -30,7 +30,7 @@ pub fn archive_feed(
         archive_after_ms,
     };
     Some(Feed::new(FeedConfig {
-        name: format!("order-history-{shard}"),
+        name: archive_feed_name(shard),
         source,
         target: history.engine.clone(),
         cargo: Arc::new(cargo),
@@ -41,6 +41,11 @@ pub fn archive_feed(
             ..limits
         },
     }))
+}
+
+/// The name of the feed of one shard, by which an operator asks for a rebuild.
+pub fn archive_feed_name(shard: &ShardName) -> String {
+    format!("order-history-{shard}")
 }
 
 /// Orders that are finished, with nothing left to be done.
