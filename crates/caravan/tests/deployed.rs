@@ -64,6 +64,16 @@ impl Servers {
         format!("{keyspace}_{short}_{}", self.run)
     }
 
+    /// What the servers themselves say they are: MongoDB alone, and with Cassandra.
+    fn versions(&self) -> (String, String) {
+        let mongo = self.mongo.version().unwrap();
+        assert_eq!(self.second.version().unwrap(), mongo);
+        let cassandra = self.cassandra.version().unwrap();
+        let mongo = format!("MongoDB {mongo}");
+        let both = format!("Cassandra {cassandra}, {mongo}");
+        (mongo, both)
+    }
+
     fn cassandra_address(&self) -> String {
         let points = self.cassandra.contact_points();
         format!("{}/?replication=datacenter1:1", points[0])
@@ -98,16 +108,17 @@ fn every_operation_works_on_every_layout() {
     };
     let (mongo, second) = (servers.mongo.uri(), servers.second.uri());
     let cassandra = servers.cassandra_address();
+    let (on_mongo, on_both) = servers.versions();
     let layouts: [(&str, &str, Shards<'_>); 5] = [
         ("embedded", "embedded", Vec::new()),
         (
             "mongo-sharded",
-            "MongoDB 6.0",
+            &on_mongo,
             vec![("shard-1", &mongo), ("shard-2", &second)],
         ),
         (
             "cassandra-orders",
-            "Cassandra 5.0, MongoDB 6.0",
+            &on_both,
             vec![
                 ("orders", &cassandra),
                 ("carts", &cassandra),
@@ -116,12 +127,12 @@ fn every_operation_works_on_every_layout() {
         ),
         (
             "hybrid",
-            "Cassandra 5.0, MongoDB 6.0",
+            &on_both,
             vec![("cassandra", &cassandra), ("mongo", &mongo)],
         ),
         (
             "adr-010-1",
-            "Cassandra 5.0, MongoDB 6.0",
+            &on_both,
             vec![("cassandra", &cassandra), ("mongo", &mongo)],
         ),
     ];

@@ -88,6 +88,11 @@ impl CassandraCluster {
         names::unique(prefix)
     }
 
+    /// The version that the first server says it has, such as `5.0.8`.
+    pub fn version(&self) -> std::io::Result<String> {
+        cassandra_wire::version(self.addresses[0])
+    }
+
     /// How many rows the statement answers, asked of the first server without any driver.
     pub fn count_rows(&self, statement: &str) -> std::io::Result<usize> {
         cassandra_wire::count_rows(self.addresses[0], statement)

@@ -31,8 +31,19 @@ pub(crate) fn peers(address: SocketAddr) -> io::Result<usize> {
     count_rows(address, "SELECT peer FROM system.peers_v2")
 }
 
+/// The version that the node says it has.
+pub(crate) fn version(address: SocketAddr) -> io::Result<String> {
+    let result = ask(address, "SELECT release_version FROM system.local")?;
+    only_text(&result).ok_or_else(unexpected)
+}
+
 /// How many rows a statement answers.
 pub(crate) fn count_rows(address: SocketAddr, text: &str) -> io::Result<usize> {
+    row_count(&ask(address, text)?).ok_or_else(unexpected)
+}
+
+/// The result of a statement, without the names of its columns.
+fn ask(address: SocketAddr, text: &str) -> io::Result<Vec<u8>> {
     let mut stream = connect(address)?;
     let mut options = 1_u16.to_be_bytes().to_vec();
     for text in ["CQL_VERSION", "3.0.0"] {
@@ -48,7 +59,7 @@ pub(crate) fn count_rows(address: SocketAddr, text: &str) -> io::Result<usize> {
         &without_column_names,
     ]
     .concat();
-    row_count(&exchange(&mut stream, QUERY, &query, RESULT)?).ok_or_else(unexpected)
+    exchange(&mut stream, QUERY, &query, RESULT)
 }
 
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {
@@ -96,6 +107,14 @@ fn row_count(result: &[u8]) -> Option<usize> {
     }
 }
 
+/// The first value of the only row, which comes after the four numbers, with its length.
+fn only_text(result: &[u8]) -> Option<String> {
+    (row_count(result)? == 1).then_some(())?;
+    let (length, rest) = result.get(16..)?.split_first_chunk()?;
+    let text = rest.get(..usize::try_from(i32::from_be_bytes(*length)).ok()?)?;
+    String::from_utf8(text.to_vec()).ok()
+}
+
 fn unexpected() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
@@ -122,5 +141,18 @@ mod tests {
         check([2, 0x06, 1, 2], None);
         check([2, 0x01, 1, 2], None);
         check([1, 0x04, 1, 2], None);
+    }
+
+    #[test]
+    fn a_text_is_read_from_a_single_row() {
+        let result = |rows: u32, length: i32, text: &str| {
+            let numbers = [2, 0x04, 1, rows].map(u32::to_be_bytes).concat();
+            [&numbers, &length.to_be_bytes()[..], text.as_bytes()].concat()
+        };
+        assert_eq!(only_text(&result(1, 5, "5.0.8")).as_deref(), Some("5.0.8"));
+        assert_eq!(only_text(&result(1, 6, "5.0.8")), None, "cut short");
+        assert_eq!(only_text(&result(1, -1, "")), None, "null");
+        assert_eq!(only_text(&result(2, 5, "5.0.8")), None, "two rows");
+        assert_eq!(only_text(&result(0, 5, "5.0.8")), None, "no row");
     }
 }

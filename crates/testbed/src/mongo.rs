@@ -79,6 +79,13 @@ impl MongoSet {
         names::unique(prefix)
     }
 
+    /// The version that the first member says it has, such as `6.0.5`.
+    pub fn version(&self) -> Option<String> {
+        let question = document([("buildInfo", Value::Int(1))]);
+        let answer = mongo_wire::run(self.addresses[0], question).ok()?;
+        mongo_wire::text(&answer, "version").map(str::to_owned)
+    }
+
     /// How many documents the collection holds, asked of the first member without any driver.
     pub fn count_documents(&self, database: &str, collection: &str) -> Option<i32> {
         let count = Value::Text(collection.to_owned());

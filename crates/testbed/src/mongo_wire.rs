@@ -90,6 +90,13 @@ pub(crate) fn number(document: &Document, name: &str) -> Option<i32> {
     }
 }
 
+pub(crate) fn text<'a>(document: &'a Document, name: &str) -> Option<&'a str> {
+    match field(document, name)? {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
 fn field<'a>(document: &'a Document, name: &str) -> Option<&'a Value> {
     document
         .iter()
@@ -182,6 +189,11 @@ fn decode(bytes: &[u8]) -> Option<Document> {
         let value = bytes.get(start..start.checked_add(size)?)?;
         let read = match kind {
             0x01 => Some(Value::Double(f64::from_le_bytes(value.try_into().ok()?))),
+            0x02 => {
+                // Its length before it, a zero behind it.
+                let text = value.get(4..)?.strip_suffix(&[0])?;
+                Some(Value::Text(String::from_utf8_lossy(text).into_owned()))
+            }
             0x03 => Some(Value::Document(Vec::new())),
             0x08 => Some(Value::Bool(value[0] == 1)),
             0x10 => Some(Value::Int(i32::from_le_bytes(value.try_into().ok()?))),
@@ -198,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_flags_are_read_past_everything_else() {
+    fn numbers_texts_and_flags_are_read_past_everything_else() {
         let written = document([
             ("ok", Value::Double(1.0)),
             ("text", Value::Text("ready".to_owned())),
@@ -208,7 +220,7 @@ mod tests {
             ("count", Value::Long(1 << 40)),
         ]);
         let mut expected = written.clone();
-        expected.retain(|(name, _)| name != "text" && name != "list");
+        expected.retain(|(name, _)| name != "list");
         assert_eq!(decode(&encode(&written)), Some(expected));
     }
 
