@@ -132,9 +132,8 @@ async fn an_older_image_that_comes_late_changes_nothing() {
     // The source is read from a copy that lags behind, and the journal read again.
     stage.create("b", "active").await;
     stage.set_line("a", "p-3", 1).await;
-    let mut hidden = stage.source_quirks.hidden.lock().unwrap();
-    hidden.insert(cart("a"), old);
-    drop(hidden);
+    let hidden = &stage.source_quirks.hidden;
+    hidden.lock().unwrap().insert(cart("a"), old);
     feed.pass().await.unwrap();
     let copy = stage.target_image("a").await.unwrap();
     assert!(copy.live_parts().next().is_none(), "{copy:?}");
