@@ -242,7 +242,7 @@ mod tests {
             &[],
         );
         check(
-            "router: , feed: router, verifier: router, mover: feed verifier router",
+            "router: , feed: , verifier: router, mover: feed verifier router",
             &[],
         );
     }
@@ -299,8 +299,8 @@ mod tests {
             &[(Rule::Arrow, "verifier"), (Rule::VerifierApart, "verifier")],
         );
         check(
-            "verifier: , feed: router, router: verifier",
-            &[(Rule::Arrow, "router"), (Rule::VerifierApart, "feed")],
+            "verifier: , feed: layout, layout: verifier",
+            &[(Rule::Arrow, "layout"), (Rule::VerifierApart, "feed")],
         );
     }
 
