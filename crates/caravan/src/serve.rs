@@ -22,10 +22,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use engine_api::{RealWorld, World};
 use feed::Feed;
-use http_api::{App, AppConfig, BuildInfo, Registry};
+use http_api::{App, AppConfig, BuildInfo, Registry, SearchRefusal};
 use model::ProductId;
 use router::ShardName;
-use search::{Follower, ProductIndex};
+use search::{Follower, ProductIndex, SearchError};
 use shop_service::{Shop, archive_feed};
 use tokio::net::TcpListener;
 
@@ -193,9 +193,14 @@ fn registry(figures: Figures) -> Registry {
 struct Names(Arc<ProductIndex>);
 
 impl http_api::Search for Names {
-    fn search(&self, text: &str, limit: usize) -> Result<Vec<ProductId>, String> {
-        self.0
-            .search(text, limit)
-            .map_err(|error| error.to_string())
+    fn search(&self, text: &str, limit: usize) -> Result<Vec<ProductId>, SearchRefusal> {
+        self.0.search(text, limit).map_err(|error| match error {
+            SearchError::NoWord | SearchError::TooLong | SearchError::TooManyWords { .. } => {
+                SearchRefusal::Text(error.to_string())
+            }
+            SearchError::NotReady | SearchError::Index(_) => {
+                SearchRefusal::Unavailable(error.to_string())
+            }
+        })
     }
 }

@@ -19,7 +19,16 @@ use crate::request_id::RequestIds;
 /// prices are those of now and what is gone is left out.
 pub trait Search: Send + Sync + fmt::Debug {
     /// The best first, at most `limit`.
-    fn search(&self, text: &str, limit: usize) -> Result<Vec<ProductId>, String>;
+    fn search(&self, text: &str, limit: usize) -> Result<Vec<ProductId>, SearchRefusal>;
+}
+
+/// Why nothing was looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SearchRefusal {
+    /// The text itself: what is wrong with it, for whoever wrote it.
+    Text(String),
+    /// The search, whatever the text: the cause, for the log.
+    Unavailable(String),
 }
 
 #[derive(Clone, Debug)]

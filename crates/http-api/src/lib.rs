@@ -49,7 +49,7 @@ mod problem;
 mod schema;
 mod token;
 
-pub use app::{App, AppConfig, BuildInfo, Search};
+pub use app::{App, AppConfig, BuildInfo, Search, SearchRefusal};
 pub use limits::{BODY_BYTES_MAX, HttpLimits, HttpLimitsError};
 pub use problem::{Code, Problem};
 pub use prometheus_client::registry::Registry;

@@ -371,6 +371,9 @@ async fn the_search_reads_what_it_found_and_leaves_out_what_is_gone() {
     assert_eq!(shown(0), (&json!("p-2"), &json!("200")));
     assert_eq!(shown(1), (&json!("p-1"), &json!("100")));
     assert_eq!(products.as_array().unwrap().len(), 2);
+    // What is wrong with the text is the client's to mend.
+    let wordless = served.get("/v1/products/search?q=!").send().await;
+    wordless.problem(422, "invalid-field");
     let broken = Served::with(HttpLimits::default(), Some(StoriedSearch::Fails)).await;
     broken
         .get("/v1/products/search?q=x")

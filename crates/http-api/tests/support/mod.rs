@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use engine_api::memory::MemoryEngine;
 use engine_api::{Engine, RealWorld, World, Writer};
-use http_api::{App, AppConfig, BuildInfo, Drained, HttpLimits, Registry, Search};
+use http_api::{App, AppConfig, BuildInfo, Drained, HttpLimits, Registry, Search, SearchRefusal};
 use http_body_util::{BodyExt, Full};
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{Method, Request, StatusCode};
@@ -60,13 +60,18 @@ pub enum StoriedSearch {
 }
 
 impl Search for StoriedSearch {
-    fn search(&self, _: &str, limit: usize) -> Result<Vec<ProductId>, String> {
+    fn search(&self, text: &str, limit: usize) -> Result<Vec<ProductId>, SearchRefusal> {
         match self {
+            StoriedSearch::Finds(_) if text == "!" => {
+                Err(SearchRefusal::Text("type a word".to_owned()))
+            }
             StoriedSearch::Finds(ids) => {
                 let ids = ids.iter().take(limit);
                 Ok(ids.map(|id| ProductId::parse(id).unwrap()).collect())
             }
-            StoriedSearch::Fails => Err("the story wants it".to_owned()),
+            StoriedSearch::Fails => {
+                Err(SearchRefusal::Unavailable("the story wants it".to_owned()))
+            }
             StoriedSearch::Panics => panic!("the story wants it"),
         }
     }

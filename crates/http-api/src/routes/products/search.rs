@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::{ProductSummary, Summaries};
 use crate::answer;
-use crate::app::App;
+use crate::app::{App, SearchRefusal};
 use crate::extract::{Query, Seen, query_parameters};
 use crate::pages::checked_limit;
 use crate::problem::{Code, Problem};
@@ -60,7 +60,12 @@ pub(crate) async fn search(
         .search
         .as_ref()
         .ok_or_else(|| unavailable("this process has no search index".to_owned()))?;
-    let found = search.search(&text, limit).map_err(unavailable)?;
+    let found = search
+        .search(&text, limit)
+        .map_err(|refusal| match refusal {
+            SearchRefusal::Text(said) => Problem::field("q", said),
+            SearchRefusal::Unavailable(cause) => unavailable(cause),
+        })?;
     let products: Vec<Stored<Product>> = stream::iter(found)
         .map(|id| read(&app.shop, id))
         .buffered(READS_AT_ONCE_MAX)
