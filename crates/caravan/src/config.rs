@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use http_api::HttpLimits;
-use router::Limits;
+use router::{Limits, ProcessName};
 use serde::Deserialize;
 use shop_service::Settings;
 use toml::{Table, Value};
@@ -56,6 +56,9 @@ pub struct Config {
     pub layout: Option<PathBuf>,
     /// Where the shards of the layout are: `SHARD=ADDRESS`, separated by spaces.
     pub addresses: String,
+    /// What this process is called among those that serve the same layout. `None`: by
+    /// the machine's name and the process's number.
+    pub process: Option<ProcessName>,
     pub shop: Settings,
     pub router: Limits,
     pub http: HttpLimits,
@@ -71,6 +74,7 @@ impl Default for Config {
             shards: None,
             layout: None,
             addresses: String::new(),
+            process: None,
             shop: Settings::default(),
             router: Limits::default(),
             http: HttpLimits::default(),
@@ -120,6 +124,10 @@ impl Config {
         toml::to_string(&keys::table(self)).expect("a table of texts and numbers is TOML")
     }
 
+    pub fn process(&self) -> ProcessName {
+        self.process.clone().unwrap_or_else(process_name)
+    }
+
     /// What one key alone cannot say.
     fn check(&self) -> Result<()> {
         if let Some(shards) = self.shards {
@@ -142,6 +150,15 @@ impl Config {
         self.http.check().map_err(|error| anyhow!("http.{error}"))?;
         self.upkeep.check()
     }
+}
+
+fn process_name() -> ProcessName {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = ProcessName::new(host.trim()).map_or("caravan".to_owned(), |host| host.to_string());
+    let number = std::process::id();
+    ProcessName::new(format!("{host}-{number}"))
+        .or_else(|_| ProcessName::new(format!("caravan-{number}")))
+        .expect("letters, a dash and digits make a name")
 }
 
 /// The keys that were set so far, in the form of a file.

@@ -78,8 +78,13 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Layout(command) => layout(command, out),
-        Command::Map(MapCommand::Show { directory }) => {
-            map_command::show(&Config::load(&directory.settings())?.data, out)
+        Command::Map(command) => {
+            let config = Config::load(&command.place().settings())?;
+            match command {
+                MapCommand::Show { .. } => map_command::show(&config, out),
+                MapCommand::History { .. } => map_command::history(&config, out),
+                MapCommand::Watch { .. } => map_command::watch(&config, out),
+            }
         }
     }
 }

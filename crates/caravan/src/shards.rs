@@ -21,13 +21,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use engine_api::{ControlStore, Engine, RealWorld, Writer};
+use engine_api::{ControlStore, Engine, RealWorld, World, Writer};
 use engine_embedded::EmbeddedEngine;
 use layout::{Collection, Layout};
 use router::{
     CollectionMap, Cut, KeeperError, Limits, Map, MapKeeper, MapView, Router, RouterConfig,
     ShardName,
 };
+use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::metered::Metered;
@@ -45,6 +46,8 @@ pub struct Shards {
     pub engines: BTreeMap<ShardName, Arc<Metered>>,
     /// Where the map stands.
     pub control: Arc<dyn ControlStore>,
+    /// Keeps the lease, where other processes may serve the same shards.
+    keeping: Option<JoinHandle<()>>,
 }
 
 /// One shard, and its control store if it has one.
@@ -77,6 +80,14 @@ impl Shards {
                 Shards::over_map(directory, first, &map, limits).await
             }
             None => Shards::make(directory, first, count.unwrap_or(1), limits).await,
+        }
+    }
+
+    /// The control store of what the settings name, of a layout's shards alone that one.
+    pub async fn control(config: &Config) -> Result<Arc<dyn ControlStore>> {
+        match &config.layout {
+            Some(file) => deployed::open_control(config, file).await,
+            None => Ok(Shards::open_existing(&config.data).await?.control),
         }
     }
 
@@ -131,10 +142,8 @@ impl Shards {
             engines.insert(name.clone(), open_shard(directory, &name)?);
         }
         let names: Vec<ShardName> = (1..=count).map(shard_name).collect();
-        match MapKeeper::new(first.clone())
-            .publish(&first_map(&names))
-            .await
-        {
+        let map = first_map(&names).noted(RealWorld::new().now(), "the first map");
+        match MapKeeper::new(first.clone()).publish(&map).await {
             Ok(()) => {}
             // The answer was lost, or someone was first: the standing map decides.
             Err(KeeperError::Lost { .. } | KeeperError::OutcomeUnknown { .. }) => {}
@@ -149,28 +158,49 @@ impl Shards {
         limits: Limits,
     ) -> Result<Shards> {
         let metered = |(name, engine)| (name, Arc::new(Metered::embedded(engine)));
-        Shards::route(first, engines.into_iter().map(metered).collect(), limits).await
+        let engines = engines.into_iter().map(metered).collect();
+        Shards::route(first, engines, limits, MapView::ThisProcess).await
     }
 
     async fn route(
         control: Arc<dyn ControlStore>,
         engines: BTreeMap<ShardName, Arc<Metered>>,
         limits: Limits,
+        map_view: MapView,
     ) -> Result<Shards> {
+        let shared = matches!(map_view, MapView::Lease { .. });
         let router = Router::open(RouterConfig {
             shards: as_engines(&engines),
             control: control.clone(),
             world: Arc::new(RealWorld::new()),
             writer: WRITER,
             limits,
-            map_view: MapView::ThisProcess,
+            map_view,
         })
         .await?;
+        let keeping = shared.then(|| {
+            let router = router.clone();
+            tokio::spawn(async move { router.keep_lease().await })
+        });
         Ok(Shards {
             router,
             engines,
             control,
+            keeping,
         })
+    }
+
+    /// Lets the lease go, if there is one. Nothing may be asked of the shards afterwards.
+    pub async fn leave(&mut self) {
+        let Some(keeping) = self.keeping.take() else {
+            return;
+        };
+        keeping.abort();
+        // It may be in the middle of a renewal, which would come after the giving up.
+        drop(keeping.await);
+        if let Err(error) = self.router.give_up_lease().await {
+            tracing::warn!(%error, "the lease could not be given up: it will run out");
+        }
     }
 
     pub fn engines(&self) -> BTreeMap<ShardName, Arc<dyn Engine>> {
@@ -188,7 +218,7 @@ fn as_engines(engines: &BTreeMap<ShardName, Arc<Metered>>) -> BTreeMap<ShardName
 /// For commands that end: the engines have threads of their own, one is enough for who asks them.
 pub fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
-        .enable_time()
+        .enable_all()
         .build()
         .context("the program cannot start its event loop: check the limits of this user")
 }

@@ -35,7 +35,7 @@ pub enum Target {
     Offline {
         shop: Shop,
         /// Closes the directory when the import is over.
-        _shards: Shards,
+        shards: Shards,
     },
     Running {
         agent: Agent,
@@ -59,10 +59,15 @@ impl Target {
             world: Arc::new(RealWorld::new()),
             settings: config.shop.clone(),
         });
-        Ok(Target::Offline {
-            shop,
-            _shards: shards,
-        })
+        Ok(Target::Offline { shop, shards })
+    }
+
+    /// Lets go of what was opened.
+    pub async fn leave(self) {
+        match self {
+            Target::Offline { mut shards, .. } => shards.leave().await,
+            Target::Running { .. } => {}
+        }
     }
 
     pub fn running(url: &str) -> Result<Target> {
