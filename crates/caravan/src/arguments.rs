@@ -43,6 +43,12 @@ One product a line; image, description, attributes and stock may be left out, st
 
 A product that exists is replaced, so that the same file may be imported again.";
 
+const MAP_EXAMPLES: &str = "\
+Examples:
+  caravan map show --data /var/lib/caravan
+  caravan map show --layout layouts/hybrid.toml --address mongo=mongodb://db1,db2/?replicaSet=shop
+  caravan map watch --config shop.toml";
+
 const SCHEMA_EXAMPLES: &str = "\
 Examples:
   caravan layout schema layouts/hybrid.toml
@@ -71,7 +77,7 @@ pub enum Command {
     /// Check and explain layout files
     #[command(subcommand)]
     Layout(LayoutCommand),
-    /// Look at the map: which shard serves which keys
+    /// Look at the map: which shard serves which keys, and which processes have leases
     #[command(subcommand)]
     Map(MapCommand),
     /// Look at what feeds the order history, and help it when it is stuck
@@ -210,12 +216,36 @@ fn at_least_one() -> clap::builder::RangedU64ValueParser {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(after_help = MAP_EXAMPLES)]
 pub enum MapCommand {
-    /// Show the map of a data directory that no other process has open
+    /// Show the map, and the processes that serve under it; these are looked at for a moment
     Show {
         #[command(flatten)]
-        directory: DirectoryArguments,
+        place: PlaceArguments,
     },
+    /// List the maps that were published, with time and reason
+    History {
+        #[command(flatten)]
+        place: PlaceArguments,
+    },
+    /// Print new maps and changes of leases as they come, until it is interrupted
+    Watch {
+        #[command(flatten)]
+        place: PlaceArguments,
+    },
+}
+
+/// Where the map is: on the servers of a layout, or in a directory that nothing serves.
+#[derive(Clone, Debug, Args)]
+pub struct PlaceArguments {
+    #[command(flatten)]
+    pub directory: DirectoryArguments,
+    /// A layout file, whose shop may be open
+    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    pub layout: Option<String>,
+    /// Where a shard of the layout is; only the one that keeps the map is asked
+    #[arg(long, value_name = "SHARD=ADDRESS")]
+    pub address: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -254,6 +284,26 @@ impl LoadArguments {
             keep_days: self.keep_days,
             skew: self.skew,
             peak: self.peak,
+        }
+    }
+}
+
+impl MapCommand {
+    pub fn place(&self) -> &PlaceArguments {
+        match self {
+            MapCommand::Show { place }
+            | MapCommand::History { place }
+            | MapCommand::Watch { place } => place,
+        }
+    }
+}
+
+impl PlaceArguments {
+    pub fn settings(&self) -> SettingsArguments {
+        SettingsArguments {
+            layout: self.layout.clone(),
+            address: self.address.clone(),
+            ..self.directory.settings()
         }
     }
 }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use http_api::HttpLimits;
-use router::Limits;
+use router::{Limits, ProcessName};
 use serde::Deserialize;
 use shop_service::Settings;
 use toml::{Table, Value};
@@ -58,6 +58,9 @@ pub struct Config {
     /// `None`: everything in the data directory.
     pub layout: Option<PathBuf>,
     pub addresses: Addresses,
+    /// What this process is called among those that serve the same layout. `None`: by
+    /// the machine's name and the process's number.
+    pub process: Option<ProcessName>,
     pub shop: Settings,
     pub router: Limits,
     pub http: HttpLimits,
@@ -73,6 +76,7 @@ impl Default for Config {
             shards: None,
             layout: None,
             addresses: Addresses::default(),
+            process: None,
             shop: Settings::default(),
             router: Limits::default(),
             http: HttpLimits::default(),
@@ -122,6 +126,10 @@ impl Config {
         toml::to_string(&keys::table(self)).expect("a table of texts and numbers is TOML")
     }
 
+    pub fn process(&self) -> ProcessName {
+        self.process.clone().unwrap_or_else(process_name)
+    }
+
     /// What one key alone cannot say.
     fn check(&self) -> Result<()> {
         if let Some(shards) = self.shards {
@@ -145,6 +153,15 @@ impl Config {
         self.http.check().map_err(|error| anyhow!("http.{error}"))?;
         self.upkeep.check()
     }
+}
+
+fn process_name() -> ProcessName {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = ProcessName::new(host.trim()).map_or("caravan".to_owned(), |host| host.to_string());
+    let number = std::process::id();
+    ProcessName::new(format!("{host}-{number}"))
+        .or_else(|_| ProcessName::new(format!("caravan-{number}")))
+        .expect("letters, a dash and digits make a name")
 }
 
 /// The keys that were set so far, in the form of a file.

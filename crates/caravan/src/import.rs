@@ -57,7 +57,12 @@ pub fn run(wish: &ImportArguments, out: &mut dyn Write) -> Result<()> {
             Some(url) => Target::running(url)?,
             None => Target::offline(&config).await?,
         };
-        write(&file, &checked, Arc::new(target), bad).await
+        let target = Arc::new(target);
+        let written = write(&file, &checked, target.clone(), bad).await;
+        if let Some(target) = Arc::into_inner(target) {
+            target.leave().await;
+        }
+        written
     })?;
     let skipped = checked.bad.len() as u64 + written.refused;
     let note = match skipped {

@@ -88,8 +88,13 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::History(HistoryCommand::Rebuild { settings }) => {
             history_command::rebuild(&Config::load(&settings)?, out)
         }
-        Command::Map(MapCommand::Show { directory }) => {
-            map_command::show(&Config::load(&directory.settings())?.data, out)
+        Command::Map(command) => {
+            let config = Config::load(&command.place().settings())?;
+            match command {
+                MapCommand::Show { .. } => map_command::show(&config, out),
+                MapCommand::History { .. } => map_command::history(&config, out),
+                MapCommand::Watch { .. } => map_command::watch(&config, out),
+            }
         }
     }
 }

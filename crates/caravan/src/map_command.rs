@@ -1,25 +1,106 @@
-//! `caravan map`: the map as an operator reads it.
+//! `caravan map`: the map as an operator reads it, the processes that serve under
+//! it, and what was published before.
+
+mod watching;
 
 use std::io::Write;
-use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, ensure};
+use engine_api::{ControlStore, RealWorld, World};
 use layout::Scope;
-use router::{CollectionMap, Cut, Map};
+use router::{CollectionMap, Cut, LeaseJudge, LeaseSeen, Map, MapHistory, MapKeeper, Standing};
 
+use crate::config::Config;
 use crate::shards::{self, Shards};
 use crate::text::columns;
 
-pub fn show(directory: &Path, out: &mut dyn Write) -> Result<()> {
+pub fn show(config: &Config, out: &mut dyn Write) -> Result<()> {
     shards::runtime()?.block_on(async {
-        let shards = Shards::open_existing(directory).await?;
-        write!(out, "{}", describe(&shards.router.map()))?;
+        let control = Shards::control(config).await?;
+        write!(out, "{}", describe(&*standing(&control).await?))?;
+        let (leases, watched) = observed(config, control).await?;
+        write!(out, "{}", describe_leases(&leases, watched))?;
         Ok(())
     })
 }
 
+pub fn history(config: &Config, out: &mut dyn Write) -> Result<()> {
+    shards::runtime()?.block_on(async {
+        let control = Shards::control(config).await?;
+        let map = standing(&control).await?;
+        let mut rows = vec![["generation", "published", "reason"].map(str::to_owned)];
+        for entry in MapHistory::new(control).entries(&map).await? {
+            let (at, reason) = match entry.note {
+                Some(note) => (note.at().to_string(), note.reason),
+                None => ("-".to_owned(), "-".to_owned()),
+            };
+            rows.push([entry.generation.to_string(), at, reason]);
+        }
+        write!(out, "{}", columns(&rows))?;
+        Ok(())
+    })
+}
+
+pub fn watch(config: &Config, out: &mut dyn Write) -> Result<()> {
+    ensure!(
+        config.layout.is_some(),
+        "a data directory lets one process in, and nothing changes beside it: watch a layout's shop with --layout FILE"
+    );
+    shards::runtime()?.block_on(async {
+        let control = Shards::control(config).await?;
+        watching::run(config, control, out).await
+    })
+}
+
+async fn standing(control: &Arc<dyn ControlStore>) -> Result<Arc<Map>> {
+    let map = MapKeeper::new(control.clone()).load().await?;
+    map.ok_or_else(|| anyhow!("there is no map yet: open the shop with caravan serve"))
+}
+
+/// The leases after a look of one renewal and a half: who did not renew meanwhile is silent.
+async fn observed(
+    config: &Config,
+    control: Arc<dyn ControlStore>,
+) -> Result<(Vec<LeaseSeen>, Duration)> {
+    let world = Arc::new(RealWorld::new());
+    let mut judge = LeaseJudge::new(control, world.clone(), &config.router);
+    let first = judge.look().await?;
+    if first.iter().all(|lease| lease.standing != Standing::Live) {
+        return Ok((Vec::new(), Duration::ZERO));
+    }
+    let watched = Duration::from_millis(config.router.lease_renew_ms).mul_f32(1.5);
+    world.sleep(watched).await;
+    let mut leases = judge.look().await?;
+    leases.retain(|lease| lease.standing == Standing::Live);
+    Ok((leases, watched))
+}
+
+fn describe_leases(leases: &[LeaseSeen], watched: Duration) -> String {
+    if leases.is_empty() {
+        return String::new();
+    }
+    let head = ["process", "writer", "term", "acknowledged", "lease"];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(leases.iter().map(|lease| {
+        let age = match lease.age {
+            Duration::ZERO => format!("renewed in the last {:.1} s", watched.as_secs_f32()),
+            age => format!("silent for {:.1} s", age.as_secs_f32()),
+        };
+        [
+            lease.process.clone(),
+            lease.writer.number().to_string(),
+            lease.term.to_string(),
+            format!("generation {}", lease.generation),
+            age,
+        ]
+    }));
+    format!("\n{}", columns(&rows))
+}
+
 /// The generation, then a line per collection and piece.
-pub fn describe(map: &Map) -> String {
+fn describe(map: &Map) -> String {
     let mut rows = vec![["collection", "layout", "shard key", "keys", "shard"].map(str::to_owned)];
     for (collection, collection_map) in &map.collections {
         let fields: Vec<&str> = collection_map

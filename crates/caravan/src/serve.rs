@@ -73,13 +73,18 @@ async fn open_shop(
             config.listen
         )
     })?;
-    let shards = Shards::open(config).await?;
-    let presence = tokio::select! {
-        filled = fill(config, &shards, filling) => filled?,
-        () = stop.asked() => return Ok(Some(shards)),
+    let mut shards = Shards::open(config).await?;
+    let filled = tokio::select! {
+        filled = fill(config, &shards, filling) => Some(filled),
+        () = stop.asked() => None,
     };
-    serve(config, listener, &shards, presence, stop, out).await?;
-    Ok(Some(shards))
+    let served = match filled {
+        Some(Ok(presence)) => serve(config, listener, &shards, presence, stop, out).await,
+        Some(Err(error)) => Err(error),
+        None => Ok(()),
+    };
+    shards.leave().await;
+    served.map(|()| Some(shards))
 }
 
 /// A filling that was begun is completed, asked for or not: half a sample is no shop.

@@ -29,6 +29,7 @@ use router::{
     ShardName,
 };
 use shop_service::{OrderHistory, Settings, Shop, ShopConfig};
+use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::metered::Metered;
@@ -48,6 +49,8 @@ pub struct Shards {
     pub control: Arc<dyn ControlStore>,
     /// Where finished orders go, if the layout keeps them apart.
     pub history: Option<OrderHistory>,
+    /// Keeps the lease, where other processes may serve the same shards.
+    keeping: Option<JoinHandle<()>>,
 }
 
 /// One shard, and its control store if it has one.
@@ -80,6 +83,14 @@ impl Shards {
                 Shards::over_map(directory, first, &map, limits).await
             }
             None => Shards::make(directory, first, count.unwrap_or(1), limits).await,
+        }
+    }
+
+    /// The control store of what the settings name, of a layout's shards alone that one.
+    pub async fn control(config: &Config) -> Result<Arc<dyn ControlStore>> {
+        match &config.layout {
+            Some(file) => deployed::open_control(config, file).await,
+            None => Ok(Shards::open_existing(&config.data).await?.control),
         }
     }
 
@@ -134,10 +145,8 @@ impl Shards {
             engines.insert(name.clone(), open_shard(directory, &name)?);
         }
         let names: Vec<ShardName> = (1..=count).map(shard_name).collect();
-        match MapKeeper::new(first.clone())
-            .publish(&first_map(&names))
-            .await
-        {
+        let map = first_map(&names).noted(RealWorld::new().now(), "the first map");
+        match MapKeeper::new(first.clone()).publish(&map).await {
             Ok(()) => {}
             // The answer was lost, or someone was first: the standing map decides.
             Err(KeeperError::Lost { .. } | KeeperError::OutcomeUnknown { .. }) => {}
@@ -153,7 +162,7 @@ impl Shards {
     ) -> Result<Shards> {
         let metered = |(name, engine)| (name, Arc::new(Metered::embedded(engine)));
         let engines = engines.into_iter().map(metered).collect();
-        Shards::route(first, engines, None, limits).await
+        Shards::route(first, engines, None, limits, MapView::ThisProcess).await
     }
 
     async fn route(
@@ -161,21 +170,28 @@ impl Shards {
         engines: BTreeMap<ShardName, Arc<Metered>>,
         history: Option<OrderHistory>,
         limits: Limits,
+        map_view: MapView,
     ) -> Result<Shards> {
+        let shared = matches!(map_view, MapView::Lease { .. });
         let router = Router::open(RouterConfig {
             shards: as_engines(&engines),
             control: control.clone(),
             world: Arc::new(RealWorld::new()),
             writer: WRITER,
             limits,
-            map_view: MapView::ThisProcess,
+            map_view,
         })
         .await?;
+        let keeping = shared.then(|| {
+            let router = router.clone();
+            tokio::spawn(async move { router.keep_lease().await })
+        });
         Ok(Shards {
             router,
             engines,
             control,
             history,
+            keeping,
         })
     }
 
@@ -208,6 +224,19 @@ impl Shards {
             .collect()
     }
 
+    /// Lets the lease go, if there is one. Nothing may be asked of the shards afterwards.
+    pub async fn leave(&mut self) {
+        let Some(keeping) = self.keeping.take() else {
+            return;
+        };
+        keeping.abort();
+        // It may be in the middle of a renewal, which would come after the giving up.
+        drop(keeping.await);
+        if let Err(error) = self.router.give_up_lease().await {
+            tracing::warn!(%error, "the lease could not be given up: it will run out");
+        }
+    }
+
     pub fn engines(&self) -> BTreeMap<ShardName, Arc<dyn Engine>> {
         as_engines(&self.engines)
     }
@@ -223,7 +252,7 @@ fn as_engines(engines: &BTreeMap<ShardName, Arc<Metered>>) -> BTreeMap<ShardName
 /// For commands that end: the engines have threads of their own, one is enough for who asks them.
 pub fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
-        .enable_time()
+        .enable_all()
         .build()
         .context("the program cannot start its event loop: check the limits of this user")
 }

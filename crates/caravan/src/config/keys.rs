@@ -2,7 +2,7 @@
 
 use http_api::HttpLimits;
 use model::Lifetime;
-use router::Limits;
+use router::{Limits, ProcessName};
 use shop_service::Settings;
 use toml::{Table, Value};
 
@@ -60,6 +60,9 @@ pub fn table(config: &Config) -> Table {
         put("layout", Value::String(layout.display().to_string()));
     }
     put("addresses", Value::String(config.addresses.to_string()));
+    if let Some(process) = &config.process {
+        put("process", Value::String(process.to_string()));
+    }
     put(
         "shop",
         section!(&config.shop => Settings {
@@ -97,6 +100,7 @@ pub fn known() -> Vec<String> {
     let config = Config {
         shards: Some(1),
         layout: Some("layout.toml".into()),
+        process: ProcessName::new("shop-1").ok(),
         ..Config::default()
     };
     let mut keys = Vec::new();

@@ -35,7 +35,7 @@ pub enum Target {
     Offline {
         shop: Box<Shop>,
         /// Closes the directory when the import is over.
-        _shards: Shards,
+        shards: Shards,
     },
     Running {
         agent: Agent,
@@ -61,8 +61,16 @@ impl Target {
         });
         Ok(Target::Offline {
             shop: Box::new(shop),
-            _shards: shards,
+            shards,
         })
+    }
+
+    /// Lets go of what was opened.
+    pub async fn leave(self) {
+        match self {
+            Target::Offline { mut shards, .. } => shards.leave().await,
+            Target::Running { .. } => {}
+        }
     }
 
     pub fn running(url: &str) -> Result<Target> {

@@ -1,7 +1,7 @@
 //! Shards where a layout file wants them: MongoDB, Cassandra, or folders of this machine.
 //!
 //! The layout says which shards there are and what they keep, the settings say where
-//! they are. The map stands on the first shard that keeps control values, and is made
+//! they are. Map and leases stand on the control shard, see [`Control`]; the map is made
 //! from the layout when there is none.
 
 use std::collections::BTreeMap;
@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use engine_api::{ControlStore, Engine};
+use engine_api::{ControlStore, Engine, RealWorld, World};
 use engine_cassandra::{CassandraConfig, CassandraEngine, Credentials, Keyspace};
 use engine_mongo::{MongoConfig, MongoEngine};
 use layout::consistency::Replication;
 use layout::{Collection, EngineDeclaration, EngineKind, History, Layout};
-use router::{CollectionMap, Cut, KeeperError, Map, MapKeeper, RangeStart, ShardName};
+use router::{CollectionMap, Cut, KeeperError, Map, MapKeeper, MapView, RangeStart, ShardName};
 use shop_service::OrderHistory;
 
 use super::{Opened, Shards, embedded};
@@ -31,49 +31,130 @@ const ARCHIVE_AFTER_MS_MAX: u64 = 600_000;
 
 /// Opens every shard of the layout and routes over them.
 pub async fn open(config: &Config, file: &Path) -> Result<Shards> {
-    let layout = layout_command::usable(file)?;
-    let addresses = config.addresses.by_shard()?;
-    let shards = shards_of(&layout)?;
-    refuse_unknown(&addresses, &shards, file)?;
-    let mut opened = Vec::new();
-    for (name, engine) in shards {
-        let declared = &layout.engines[&engine];
-        let told = addresses.get(name.as_str()).map(ToString::to_string);
-        let address = match told.or_else(|| of_file(declared, &engine, &name)) {
+    let plan = Plan::of(config, file)?;
+    let control = plan.control()?;
+    let mut engines = BTreeMap::new();
+    let mut store = None;
+    for (name, engine) in &plan.shards {
+        let opened = plan.open(name, engine).await?;
+        if *name == control.shard {
+            store = opened.control;
+        }
+        engines.insert(name.clone(), opened.engine);
+    }
+    let store = store.with_context(|| format!("shard {} cannot keep the map", control.shard))?;
+    settle_map(&plan.layout, &store, file).await?;
+    let view = match control.reach {
+        Reach::ThisProcess => MapView::ThisProcess,
+        Reach::AnyProcess => MapView::Lease {
+            process: config.process(),
+        },
+    };
+    let history = history(config, &plan.layout, &engines)?;
+    Shards::route(store, engines, history, config.router.clone(), view).await
+}
+
+/// Opens the control shard alone, to look at what stands there.
+pub async fn open_control(config: &Config, file: &Path) -> Result<Arc<dyn ControlStore>> {
+    let plan = Plan::of(config, file)?;
+    let control = plan.control()?;
+    let engine = &plan.shards[&control.shard];
+    let opened = plan.open(&control.shard, engine).await?;
+    opened
+        .control
+        .with_context(|| format!("shard {} cannot keep the map", control.shard))
+}
+
+/// The shards of a layout, and where they are.
+struct Plan<'a> {
+    config: &'a Config,
+    file: &'a Path,
+    layout: Layout,
+    /// Each with the layout's engine.
+    shards: BTreeMap<ShardName, String>,
+    addresses: BTreeMap<&'a str, &'a str>,
+}
+
+/// The shard that keeps map and leases: decision 11.
+struct Control {
+    shard: ShardName,
+    reach: Reach,
+}
+
+/// Who can serve what the control shard says.
+enum Reach {
+    /// A folder is among the shards, and its lock lets one process in.
+    ThisProcess,
+    AnyProcess,
+}
+
+impl<'a> Plan<'a> {
+    fn of(config: &'a Config, file: &'a Path) -> Result<Plan<'a>> {
+        let layout = layout_command::usable(file)?;
+        let shards = shards_of(&layout)?;
+        let addresses = config.addresses.by_shard()?;
+        let unknown = addresses
+            .keys()
+            .find(|told| !shards.keys().any(|name| name.as_str() == **told));
+        if let Some(unknown) = unknown {
+            let known: Vec<&str> = shards.keys().map(ShardName::as_str).collect();
+            bail!(
+                "--address {unknown}: {} has no such shard, it has {}",
+                file.display(),
+                known.join(", ")
+            );
+        }
+        Ok(Plan {
+            config,
+            file,
+            layout,
+            shards,
+            addresses,
+        })
+    }
+
+    /// A folder if there is one, otherwise the first shard on MongoDB.
+    fn control(&self) -> Result<Control> {
+        let first_of = |kind: EngineKind| {
+            let mut shards = self.shards.iter();
+            let found = shards.find(|(_, engine)| self.layout.engines[*engine].kind == kind);
+            found.map(|(name, _)| name.clone())
+        };
+        let (shard, reach) = match first_of(EngineKind::Embedded) {
+            Some(shard) => (Some(shard), Reach::ThisProcess),
+            None => (first_of(EngineKind::Mongo), Reach::AnyProcess),
+        };
+        let shard = shard.with_context(|| {
+            format!(
+                "{} keeps everything on engines that cannot keep the map: put one collection on mongo or embedded",
+                self.file.display()
+            )
+        })?;
+        Ok(Control { shard, reach })
+    }
+
+    async fn open(&self, name: &ShardName, engine: &str) -> Result<Opened> {
+        let declared = &self.layout.engines[engine];
+        let told = self.addresses.get(name.as_str());
+        let address = match told
+            .map(ToString::to_string)
+            .or_else(|| of_file(declared, engine, name))
+        {
             Some(address) => Some(address),
             None if declared.kind == EngineKind::Embedded => None,
             None => bail!(
                 "{} keeps records on {name}, and nobody says where that is: give --address {name}={}",
-                file.display(),
+                self.file.display(),
                 example(declared.kind)
             ),
         };
         let place = Place {
-            layout: &layout,
-            engine: &engine,
-            name: &name,
+            layout: &self.layout,
+            engine,
+            name,
         };
-        opened.push((
-            name.clone(),
-            place.open(declared, address.as_deref(), config).await?,
-        ));
+        place.open(declared, address.as_deref(), self.config).await
     }
-    let control = opened
-        .iter()
-        .find_map(|(_, opened)| opened.control.clone())
-        .ok_or_else(|| {
-            anyhow!(
-                "{} keeps everything on engines that cannot keep the map: put one collection on mongo or embedded",
-                file.display()
-            )
-        })?;
-    settle_map(&layout, &control, file).await?;
-    let engines = opened
-        .into_iter()
-        .map(|(name, opened)| (name, opened.engine))
-        .collect();
-    let history = history(config, &layout, &engines)?;
-    Shards::route(control, engines, history, config.router.clone()).await
 }
 
 /// Where finished orders go, if the layout keeps them apart.
@@ -134,28 +215,13 @@ fn history_of(layout: &Layout) -> Result<Option<(&History, ShardName)>> {
     Ok(Some((history, name)))
 }
 
-fn refuse_unknown(
-    addresses: &BTreeMap<&str, &str>,
-    shards: &BTreeMap<ShardName, String>,
-    file: &Path,
-) -> Result<()> {
-    let is_known = |told: &str| shards.keys().any(|name| name.as_str() == told);
-    let Some(unknown) = addresses.keys().find(|told| !is_known(told)) else {
-        return Ok(());
-    };
-    let known: Vec<&str> = shards.keys().map(ShardName::as_str).collect();
-    bail!(
-        "--address {unknown}: {} has no such shard, it has {}",
-        file.display(),
-        known.join(", ")
-    )
-}
-
 /// The map that stands must be of this layout: another one is a move, not a start.
 async fn settle_map(layout: &Layout, control: &Arc<dyn ControlStore>, file: &Path) -> Result<()> {
     let keeper = MapKeeper::new(control.clone());
     let Some(map) = keeper.load().await? else {
-        return match keeper.publish(&first_map(layout)?).await {
+        let reason = format!("the first map, of layout {}", layout.name);
+        let first = first_map(layout)?.noted(RealWorld::new().now(), &reason);
+        return match keeper.publish(&first).await {
             // The answer was lost, or someone was first: the standing map decides.
             Ok(()) | Err(KeeperError::Lost { .. } | KeeperError::OutcomeUnknown { .. }) => Ok(()),
             Err(error) => Err(error.into()),

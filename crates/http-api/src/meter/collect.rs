@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use router::{Counter, Router, RouterCounts};
+use router::{Counter, LeaseState, Router, RouterCounts};
 
 use super::Meters;
 use super::latency::BOUNDS_US;
@@ -48,6 +48,21 @@ const ROUTER_FIGURES: [RouterFigure; 10] = router_figures![
 impl RouterCollector {
     pub(crate) fn new(router: Arc<Router>) -> RouterCollector {
         RouterCollector { router }
+    }
+
+    /// Only where there is a lease.
+    fn encode_lease(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let Some(lease) = self.router.lease() else {
+            return Ok(());
+        };
+        encoder
+            .encode_descriptor(
+                "caravan_router_lease_runs",
+                "1 while this process may serve, 0 when its lease has run out",
+                None,
+                MetricType::Gauge,
+            )?
+            .encode_gauge(&i64::from(lease != LeaseState::RanOut))
     }
 }
 
@@ -138,7 +153,7 @@ impl Collector for RouterCollector {
                 .encode_descriptor(&name, help, None, MetricType::Counter)?
                 .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
         }
-        Ok(())
+        self.encode_lease(&mut encoder)
     }
 }
 

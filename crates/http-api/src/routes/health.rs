@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use model::{CartId, OrderId, ProductId, ShopperSessionId};
+use router::LeaseState;
 use serde::Serialize;
 use shop_service::ShopError;
 use tokio::time::timeout;
@@ -36,6 +37,9 @@ pub(crate) struct Ready {
     status: Readiness,
     /// The map served under.
     generation: u64,
+    /// Where several processes serve: whether this one has the right to now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<Lease>,
     checks: [Check; 4],
 }
 
@@ -46,8 +50,16 @@ enum Readiness {
     /// Some collections answer.
     Degraded,
     Draining,
-    /// No collection answers.
+    /// No collection answers, or the process has no lease.
     Down,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Lease {
+    Runs,
+    /// The process was stopped or cannot reach the control store. It comes back by itself.
+    RanOut,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -77,9 +89,13 @@ pub(crate) async fn live() -> Result<Response, Problem> {
 pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
     let checks = check_all(&app).await;
     let answering = checks.iter().filter(|check| check.answers).count();
+    let lease = app.shop.router().lease().map(|lease| match lease {
+        LeaseState::Runs { .. } => Lease::Runs,
+        LeaseState::RanOut => Lease::RanOut,
+    });
     let status = if app.is_draining() {
         Readiness::Draining
-    } else if answering == 0 {
+    } else if answering == 0 || lease == Some(Lease::RanOut) {
         Readiness::Down
     } else if answering < checks.len() {
         Readiness::Degraded
@@ -93,6 +109,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
     let body = Ready {
         status,
         generation: app.shop.router().map().generation.0,
+        lease,
         checks,
     };
     answer::json(code, &body)
