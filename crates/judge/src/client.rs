@@ -1,4 +1,4 @@
-//! One shopper's connection: requests in, answers out, and what no answer means.
+//! One shopper's connections: requests in, answers out, and what no answer means.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,15 +11,27 @@ use crate::http::{Connection, write_request};
 use crate::wire::{OrderWish, Problem};
 
 /// Longer than the server may take for anything.
-const ANSWER_SECONDS_MAX: u64 = 30;
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Before a shopper that found nobody listening comes again.
+const NOBODY_THERE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct Client {
-    address: SocketAddr,
-    connection: Option<Connection>,
+    /// The processes that serve the shop.
+    doors: Vec<Door>,
+    /// The one that the next request goes to.
+    next: usize,
+    patience: Duration,
     /// What the last answer said; the next request shows at least as much (read your writes).
     token: Option<String>,
     request: Vec<u8>,
+}
+
+/// One process of the shop.
+#[derive(Debug)]
+struct Door {
+    address: SocketAddr,
+    connection: Option<Connection>,
 }
 
 #[derive(Clone, Debug)]
@@ -46,9 +58,19 @@ pub enum Reply {
 
 impl Client {
     pub fn new(address: SocketAddr) -> Client {
-        Client {
-            address,
+        Client::among(&[address], PATIENCE)
+    }
+
+    /// Goes to the processes in turn, so that each request meets another one than the last.
+    pub fn among(addresses: &[SocketAddr], patience: Duration) -> Client {
+        let door = |address: &SocketAddr| Door {
+            address: *address,
             connection: None,
+        };
+        Client {
+            doors: addresses.iter().map(door).collect(),
+            next: 0,
+            patience,
             token: None,
             request: Vec::new(),
         }
@@ -108,27 +130,46 @@ impl Client {
         }
         self.request.clear();
         write_request(&mut self.request, method, path, &all, body);
-        let time = Duration::from_secs(ANSWER_SECONDS_MAX);
-        let exchanged = tokio::time::timeout(time, self.exchange()).await;
+        let Some(door) = self.enter().await else {
+            tokio::time::sleep(NOBODY_THERE).await;
+            return Reply::Unknown {
+                why: format!("{method} {path}: nobody listens"),
+            };
+        };
+        let exchanged = tokio::time::timeout(self.patience, self.exchange(door)).await;
         match exchanged.map_err(anyhow::Error::from).flatten() {
             Ok(answer) => judge(answer),
             Err(error) => {
-                self.connection = None;
+                self.doors[door].connection = None;
+                let address = self.doors[door].address;
                 Reply::Unknown {
-                    why: format!("{method} {path}: {error:#}"),
+                    why: format!("{method} {path} at {address}: {error:#}"),
                 }
             }
         }
     }
 
-    async fn exchange(&mut self) -> anyhow::Result<Answer> {
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
-            None => self
-                .connection
-                .insert(Connection::open(self.address).await?),
-        };
-        let response = connection.exchange(&self.request).await?;
+    /// The first process from the next one on that takes a connection: one that is dead was not asked anything.
+    async fn enter(&mut self) -> Option<usize> {
+        for _ in 0..self.doors.len() {
+            let at = self.next;
+            self.next = (at + 1) % self.doors.len();
+            let door = &mut self.doors[at];
+            if door.connection.is_none() {
+                let opening = tokio::time::timeout(self.patience, Connection::open(door.address));
+                door.connection = opening.await.ok().and_then(Result::ok);
+            }
+            if door.connection.is_some() {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    async fn exchange(&mut self, door: usize) -> anyhow::Result<Answer> {
+        let connection = &mut self.doors[door].connection;
+        let open = connection.as_mut().context("the connection is open")?;
+        let response = open.exchange(&self.request).await?;
         if let Some(token) = response.header("caravan-token") {
             self.token = Some(token.to_owned());
         }
@@ -138,7 +179,7 @@ impl Client {
             replayed: response.header("idempotent-replay") == Some("true"),
         };
         if response.header("connection") == Some("close") {
-            self.connection = None;
+            *connection = None;
         }
         Ok(answer)
     }

@@ -30,6 +30,8 @@ pub struct Expected {
     /// By idempotency key; the judge never uses one for two users.
     pub orders: BTreeMap<String, ExpectedOrder>,
     key_of_order: BTreeMap<String, String>,
+    /// The keys of each user's acknowledged orders, in the order of the ledger.
+    keys_of_user: BTreeMap<String, Vec<String>>,
     pub carts: BTreeMap<String, ExpectedCart>,
     /// The cart that each owner opened last.
     opened: BTreeMap<Owner, String>,
@@ -130,6 +132,11 @@ impl Expected {
             (Wish::CloseSession { session_id }, Done::SessionClosed) => {
                 self.session_ends(&session_id, Alive::No);
             }
+            (Wish::LookAtCart { cart_id }, Done::Cart(cart)) => self.cart_shown(&cart_id, &cart),
+            (Wish::LookAtOrder { .. }, Done::Order(order)) => self.order_shown(&order),
+            (Wish::LookAtHistory { user_id }, Done::History(orders)) => {
+                self.history_shown(&user_id, &orders);
+            }
             (wish, Done::Cart(cart)) => match cart::change_of(&wish) {
                 Some((cart_id, change)) => self.cart_changed(&cart_id, &cart, change),
                 None => self
@@ -175,6 +182,7 @@ impl Expected {
             Wish::CloseSession { session_id } => self.session_ends(&session_id, Alive::Maybe),
             // What they would have made has no name, and nobody uses it before it is opened again.
             Wish::OpenCart { .. } | Wish::OpenSession | Wish::TouchSession { .. } => {}
+            Wish::LookAtCart { .. } | Wish::LookAtOrder { .. } | Wish::LookAtHistory { .. } => {}
             Wish::PutItem { .. } | Wish::RemoveItem { .. } | Wish::CloseCart { .. } => {
                 if let Some((cart_id, change)) = cart::change_of(&wish)
                     && let Some(cart) = self.carts.get_mut(&cart_id)

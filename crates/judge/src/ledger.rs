@@ -87,6 +87,16 @@ pub enum Wish {
     CloseSession {
         session_id: String,
     },
+    /// Looks change nothing; what they show has to be what was acknowledged before.
+    LookAtCart {
+        cart_id: String,
+    },
+    LookAtOrder {
+        order_id: String,
+    },
+    LookAtHistory {
+        user_id: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,6 +106,7 @@ pub enum Done {
     Login(Login),
     Session(Session),
     SessionClosed,
+    History(Vec<Order>),
 }
 
 /// Many shoppers write to it; one thread syncs for all that wait.

@@ -114,6 +114,18 @@ impl ServerProcess {
         self.child.id()
     }
 
+    /// For one that was asked to end: an error if it does not end in peace.
+    pub fn wait(mut self) -> anyhow::Result<()> {
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!(
+                "the server ended with {status}; its last words:\n{}",
+                self.tail.text()
+            );
+        }
+        Ok(())
+    }
+
     /// SIGKILL. A server that had ended before was not killed but failed.
     pub fn kill(mut self) -> anyhow::Result<()> {
         if let Some(status) = self.child.try_wait()? {

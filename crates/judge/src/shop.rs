@@ -2,6 +2,7 @@
 //! same directory, because what one kill leaves behind the next one may lose.
 
 mod acting;
+pub mod disturbed;
 mod reading;
 mod shopper;
 mod verifying;

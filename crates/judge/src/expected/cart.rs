@@ -175,6 +175,15 @@ impl Expected {
         expected.show(cart, &mut self.verdict);
     }
 
+    pub(super) fn cart_shown(&mut self, cart_id: &str, cart: &Cart) {
+        match self.carts.get_mut(cart_id) {
+            Some(expected) => expected.show(cart, &mut self.verdict),
+            None => self
+                .verdict
+                .wrong(format!("cart {cart_id} was shown but never opened")),
+        }
+    }
+
     pub(super) fn cart_opened(&mut self, owner: Owner, cart: &Cart) {
         self.make_known(&owner, &cart.cart_id);
         if let Some(expected) = self.carts.get_mut(&cart.cart_id) {

@@ -6,6 +6,9 @@ use super::Expected;
 use super::cart::Change;
 use crate::wire::{CartStatus, Order, OrderStatus, OrderWish};
 
+/// So many of a user's orders have to be on the first page, whatever else is on it.
+const LAST_ORDERS: usize = 30;
+
 #[derive(Clone, Debug)]
 pub struct ExpectedOrder {
     pub wish: OrderWish,
@@ -110,11 +113,51 @@ impl Expected {
         expected.order_id = Some(order.order_id.clone());
         self.key_of_order
             .insert(order.order_id.clone(), key.to_owned());
+        if first {
+            let keys = self.keys_of_user.entry(order.user_id.clone()).or_default();
+            keys.push(key.to_owned());
+        }
         if first
             && let Some(cart_id) = &expected.wish.cart_id
             && let Some(cart) = self.carts.get_mut(cart_id)
         {
             cart.has(&Change::Close(CartStatus::Ordered));
+        }
+    }
+
+    pub(super) fn order_shown(&mut self, order: &Order) {
+        let difference = match self.order_mut(&order.order_id) {
+            Some(expected) => expected.difference(order),
+            None => Some("nobody placed it".to_owned()),
+        };
+        if let Some(difference) = difference {
+            self.verdict.wrong(format!(
+                "order {} was shown, but {difference}",
+                order.order_id
+            ));
+        }
+    }
+
+    /// The first page of a user's orders: the last acknowledged ones are there, each as it was left.
+    pub(super) fn history_shown(&mut self, user_id: &str, shown: &[Order]) {
+        let keys = self.keys_of_user.get(user_id).into_iter().flatten();
+        for key in keys.rev().take(LAST_ORDERS) {
+            let Some(expected) = self.orders.get(key) else {
+                continue;
+            };
+            let found = |order: &&Order| Some(&order.order_id) == expected.order_id.as_ref();
+            match shown.iter().find(found) {
+                None => self.verdict.lost(format!(
+                    "order {key} of {user_id} is not among its {} last ones",
+                    shown.len()
+                )),
+                Some(order) => {
+                    if let Some(difference) = expected.difference(order) {
+                        self.verdict
+                            .wrong(format!("order {key} was listed, but {difference}"));
+                    }
+                }
+            }
         }
     }
 

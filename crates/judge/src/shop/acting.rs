@@ -6,7 +6,10 @@ use serde_json::json;
 
 use crate::client::{Answer, Client, Reply};
 use crate::ledger::{Done, Entry, Ledger, Operation, Wish};
-use crate::wire::Owner;
+use crate::wire::{OrderPage, Owner};
+
+/// One page. More than a shopper's last orders, which have to be on it.
+const HISTORY_ORDERS: usize = 100;
 
 /// Numbers the requests of all shoppers.
 #[derive(Debug)]
@@ -113,18 +116,28 @@ async fn send(client: &mut Client, wish: &Wish) -> Reply {
         Wish::CloseSession { session_id } => {
             client.delete(&format!("/v1/sessions/{session_id}")).await
         }
+        Wish::LookAtCart { cart_id } => client.get(&format!("/v1/carts/{cart_id}")).await,
+        Wish::LookAtOrder { order_id } => client.get(&format!("/v1/orders/{order_id}")).await,
+        Wish::LookAtHistory { user_id } => {
+            let path = format!("/v1/users/{user_id}/orders?limit={HISTORY_ORDERS}");
+            client.get(&path).await
+        }
     }
 }
 
 fn done(wish: &Wish, answer: &Answer) -> anyhow::Result<Done> {
     Ok(match wish {
-        Wish::Order { .. } | Wish::Status { .. } => Done::Order(answer.parse()?),
+        Wish::Order { .. } | Wish::Status { .. } | Wish::LookAtOrder { .. } => {
+            Done::Order(answer.parse()?)
+        }
         Wish::OpenCart { .. }
         | Wish::PutItem { .. }
         | Wish::RemoveItem { .. }
-        | Wish::CloseCart { .. } => Done::Cart(answer.parse()?),
+        | Wish::CloseCart { .. }
+        | Wish::LookAtCart { .. } => Done::Cart(answer.parse()?),
         Wish::Login { .. } => Done::Login(answer.parse()?),
         Wish::OpenSession | Wish::TouchSession { .. } => Done::Session(answer.parse()?),
         Wish::CloseSession { .. } => Done::SessionClosed,
+        Wish::LookAtHistory { .. } => Done::History(answer.parse::<OrderPage>()?.orders),
     })
 }

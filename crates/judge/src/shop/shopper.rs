@@ -2,6 +2,7 @@
 //! what it may expect of its records is plain.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -18,6 +19,8 @@ const ORDERS_IN_MIND_MAX: usize = 20;
 const SESSIONS_IN_MIND_MAX: usize = 10;
 /// How often an order without an answer is sent again before the shopper gives up.
 const ORDER_ATTEMPTS_MAX: u32 = 3;
+/// A shop in trouble is not asked again at once.
+const AFTER_A_LOST_ANSWER: Duration = Duration::from_millis(50);
 
 /// An order is known by its address: the judge finds it in listings without knowing its id.
 pub const ADDRESS_PREFIX: &str = "Judged street, order ";
@@ -86,6 +89,7 @@ impl Shopper {
             let visit = self.visit(client, around).await?;
             if visit.is_err() && !around.closing.get() {
                 self.leave();
+                tokio::time::sleep(AFTER_A_LOST_ANSWER).await;
             }
         }
         Ok(())
@@ -111,10 +115,11 @@ impl Shopper {
             50..65 => self.order(client, around, None).await,
             65..72 => self.order_the_cart(client, around).await,
             72..84 => self.change_status(client, around).await,
-            84..88 => self.order_once_more(client, around).await,
-            88..94 => self.come_as_guest(client, around).await,
-            94..97 => self.touch_session(client, around).await,
-            97..98 => self.close_session(client, around).await,
+            84..86 => self.order_once_more(client, around).await,
+            86..90 => self.come_as_guest(client, around).await,
+            90..92 => self.touch_session(client, around).await,
+            92..93 => self.close_session(client, around).await,
+            93..99 => self.look(client, around).await,
             _ => self.close_cart(client, around).await,
         }
     }
@@ -322,6 +327,22 @@ impl Shopper {
         if let Some(session_id) = self.sessions.pop() {
             known!(act(client, around, Wish::CloseSession { session_id }).await);
         }
+        Ok(Ok(()))
+    }
+
+    /// Through another process than the last change, if there are several.
+    async fn look(&mut self, client: &mut Client, around: &Surroundings<'_>) -> Step<()> {
+        let cart = self.cart_id.clone();
+        let order = self.orders.choose(&mut self.random);
+        let order = order.map(|(order_id, _)| order_id.clone());
+        let user_id = self.user();
+        let wish = match (self.random.random_range(0..3), cart, order) {
+            (0, Some(cart_id), _) => Wish::LookAtCart { cart_id },
+            (1, _, Some(order_id)) => Wish::LookAtOrder { order_id },
+            _ => Wish::LookAtHistory { user_id },
+        };
+        // A look without an answer leaves nothing in doubt.
+        let _shown = act(client, around, wish).await?;
         Ok(Ok(()))
     }
 
