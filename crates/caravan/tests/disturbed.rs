@@ -1,7 +1,8 @@
 //! Three processes over real servers, under mixed load, while processes are killed, stopped and restarted and
 //! servers killed, paused and restarted, at random. Judged over HTTP by a ledger that is not the shop's.
 //!
-//! A short run on one layout, another every day. With `CARAVAN_TESTBED_ALL` set: five minutes on each.
+//! A short run on one layout, another every day, or the one that `CARAVAN_DISTURBED` names. With
+//! `CARAVAN_TESTBED_ALL` set: five minutes on each.
 
 #![allow(clippy::unwrap_used)]
 
@@ -51,15 +52,23 @@ const WHOLE: Measure = Measure {
 
 #[test]
 fn nothing_acknowledged_is_lost_while_processes_and_servers_come_and_go() {
-    if std::env::var_os("CARAVAN_TESTBED_ALL").is_some() {
-        for layout in LAYOUTS {
-            run(layout, &WHOLE);
+    let named = std::env::var("CARAVAN_DISTURBED").ok();
+    let layouts: Vec<&str> = match &named {
+        Some(named) => vec![named],
+        None if is_whole() => LAYOUTS.to_vec(),
+        None => {
+            let today = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            let day = usize::try_from(today.as_secs() / SECONDS_A_DAY).unwrap();
+            vec![LAYOUTS[day % LAYOUTS.len()]]
         }
-        return;
+    };
+    for layout in layouts {
+        run(layout, if is_whole() { &WHOLE } else { &SHORT });
     }
-    let today = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let day = usize::try_from(today.as_secs() / SECONDS_A_DAY).unwrap();
-    run(LAYOUTS[day % LAYOUTS.len()], &SHORT);
+}
+
+fn is_whole() -> bool {
+    std::env::var_os("CARAVAN_TESTBED_ALL").is_some()
 }
 
 fn run(layout: &str, measure: &Measure) {
