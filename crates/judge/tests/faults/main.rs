@@ -83,6 +83,17 @@ fn what_a_kill_loses_or_doubles_is_found() {
 }
 
 #[test]
+fn what_a_shopper_is_shown_too_late_is_found() {
+    for (fault, kind) in [
+        (Fault::ShowsAnOlderCart, Kind::Lost),
+        (Fault::ShowsAnOlderOrder, Kind::Wrong),
+        (Fault::ListsTheNewestLate, Kind::Lost),
+    ] {
+        assert_found(fault, kind, &judge_shop(Some(fault)));
+    }
+}
+
+#[test]
 fn a_merge_that_counts_twice_is_found() {
     let fault = Fault::MergesTwice;
     assert_found(fault, Kind::Wrong, &judge_shop(Some(fault)));

@@ -15,6 +15,10 @@ pub enum Fault {
     ForgetsAnItem,
     ForgetsASession,
     LeaksStock,
+    // What shoppers are shown until the first kill; whoever looks afterwards finds nothing.
+    ShowsAnOlderCart,
+    ShowsAnOlderOrder,
+    ListsTheNewestLate,
     // What happens all the time.
     ForgetsKeys,
     MergesTwice,
@@ -71,6 +75,7 @@ struct Stock {
 pub struct Shop {
     fault: Option<Fault>,
     requests: u64,
+    kills: u64,
     clock: u64,
     prices: BTreeMap<String, Decimal>,
     stock: BTreeMap<(String, String), Stock>,
@@ -103,6 +108,7 @@ impl Shop {
         Shop {
             fault,
             requests: 0,
+            kills: 0,
             clock: 0,
             prices: BTreeMap::new(),
             stock: BTreeMap::new(),
@@ -114,6 +120,7 @@ impl Shop {
 
     /// The power is cut: what the fault loses is lost now.
     pub fn killed(&mut self) {
+        self.kills += 1;
         let middle = self.orders.len() / 2;
         match self.fault {
             Some(Fault::LosesAnOrder) => {
@@ -151,6 +158,10 @@ impl Shop {
         }
     }
 
+    fn has_still(&self, fault: Fault) -> bool {
+        self.fault == Some(fault) && self.kills == 0
+    }
+
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
@@ -176,9 +187,15 @@ impl Shop {
             ("GET", ["v1", "products", id, "stock"]) => self.show_stock(id),
             ("POST", ["v1", "orders"]) => self.place(request.key.as_deref().unwrap(), body),
             ("GET", ["v1", "orders"]) => self.list(query, |_| true),
-            ("GET", ["v1", "users", user, "orders"]) => self.list(query, |order| {
-                order.in_history && order.shown["user_id"] == **user
-            }),
+            ("GET", ["v1", "users", user, "orders"]) => {
+                let belongs = |order: &Order| order.in_history && order.shown["user_id"] == **user;
+                let newest = self.orders.iter().rfind(|order| belongs(order));
+                let late = newest.filter(|_| self.has_still(Fault::ListsTheNewestLate));
+                let late = late.map(|order| order.key.clone());
+                self.list(query, |order| {
+                    belongs(order) && Some(&order.key) != late.as_ref()
+                })
+            }
             ("GET", ["v1", "orders", id]) => {
                 let found = self
                     .orders
@@ -186,12 +203,26 @@ impl Shop {
                     .find(|order| order.shown["order_id"] == **id);
                 found.map_or_else(
                     || problem(404, "no-such-order"),
-                    |order| answer(200, order.shown.clone()),
+                    |order| {
+                        let mut shown = order.shown.clone();
+                        if self.has_still(Fault::ShowsAnOlderOrder) {
+                            shown["status"] = json!("created");
+                        }
+                        answer(200, shown)
+                    },
                 )
             }
             ("POST", ["v1", "orders", id, "status"]) => self.change_status(id, &body["status"]),
             ("POST", ["v1", "carts"]) => self.open_cart(body),
-            ("GET", ["v1", "carts", id]) => self.show_cart(200, id),
+            ("GET", ["v1", "carts", id]) => {
+                let mut shown = self.show_cart(200, id);
+                if self.has_still(Fault::ShowsAnOlderCart)
+                    && let Some(items) = shown.body["items"].as_array_mut()
+                {
+                    items.pop();
+                }
+                shown
+            }
             ("PUT", ["v1", "carts", id, "items", product]) => {
                 let overwrites = self.fault == Some(Fault::OverwritesTheCart);
                 let Some(cart) = self.carts.get_mut(*id) else {
