@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
 use engine_api::layout::Layout;
-use engine_api::{Change, Engine, Outcome};
+use engine_api::{Engine, Outcome};
 use engine_cassandra::{CassandraConfig, CassandraEngine, Keyspace, Recording};
 use engine_mongo::{MongoConfig, MongoEngine};
 use futures::TryStreamExt;
@@ -192,10 +192,7 @@ fn take(recorder: &CassandraEngine) -> anyhow::Result<Recording> {
 }
 
 async fn create(engine: &dyn Engine, number: OrderNumber) -> anyhow::Result<()> {
-    let is_creation = |change: &Change| matches!(change, Change::CreateIfAbsent { .. });
-    let creation = number.changes().into_iter().find(is_creation);
-    let creation = creation.context("an order begins with its creation")?;
-    match engine.apply(creation, number.context()).await? {
+    match engine.apply(number.creation(), number.context()).await? {
         Outcome::Done { .. } => Ok(()),
         other => Err(anyhow!("an order was answered by {other:?}")),
     }

@@ -7,6 +7,7 @@ mod baseline;
 mod disk;
 mod fill;
 mod load;
+pub mod processes;
 mod progress;
 mod shop;
 

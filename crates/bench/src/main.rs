@@ -40,6 +40,8 @@ enum Benchmark {
         #[arg(long)]
         binary: Option<PathBuf>,
     },
+    /// Two processes over the same servers against one, and what a lease costs
+    Processes,
     /// The baselines of `http` alone
     Ceilings,
     /// Puts load on a running shop and prints rate and latency
@@ -67,11 +69,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         None => {
             run_engine(arguments.quick)?;
             run_engines(arguments.quick)?;
+            run_processes(arguments.quick)?;
             run_http(arguments.quick, None)
         }
         Some(Benchmark::Engine) => run_engine(arguments.quick),
         Some(Benchmark::Engines) => run_engines(arguments.quick),
         Some(Benchmark::Http { binary }) => run_http(arguments.quick, binary.as_deref()),
+        Some(Benchmark::Processes) => run_processes(arguments.quick),
         Some(Benchmark::Ceilings) => http::print_ceilings(http_size(arguments.quick)),
         Some(Benchmark::Load(load)) => http::put_load(load),
         Some(Benchmark::Baseline) => http::serve_baseline(),
@@ -92,6 +96,14 @@ fn run_engines(quick: bool) -> anyhow::Result<()> {
     let findings = engines::run(size)?;
     report::print(&findings);
     report::write("engines", &findings)?;
+    Ok(())
+}
+
+fn run_processes(quick: bool) -> anyhow::Result<()> {
+    use http::processes::{FULL, QUICK};
+    let findings = http::processes::run(if quick { QUICK } else { FULL })?;
+    report::print(&findings);
+    report::write("processes", &findings)?;
     Ok(())
 }
 

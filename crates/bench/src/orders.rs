@@ -48,15 +48,9 @@ impl OrderNumber {
 
     /// The order and its stock: what one commit holds.
     pub fn changes(self) -> Vec<Change> {
-        let product = mix(self.0 ^ 77) % PRODUCTS;
-        let key = self.key();
-        let header = self.header(product);
+        let product = self.product();
         vec![
-            Change::CreateIfAbsent {
-                key,
-                header,
-                parts: Vec::new(),
-            },
+            self.creation(),
             Change::Stock {
                 key: product_key(product),
                 part: PartKey::stock(ZONE, 0),
@@ -64,6 +58,19 @@ impl OrderNumber {
                 action: StockAction::Sell { quantity: 1 },
             },
         ]
+    }
+
+    /// The order alone.
+    pub fn creation(self) -> Change {
+        Change::CreateIfAbsent {
+            key: self.key(),
+            header: self.header(self.product()),
+            parts: Vec::new(),
+        }
+    }
+
+    fn product(self) -> u64 {
+        mix(self.0 ^ 77) % PRODUCTS
     }
 
     pub fn context(self) -> WriteContext {

@@ -22,7 +22,7 @@ use rand::{RngExt, SeedableRng};
 use rustix::process::{Pid, Signal, kill_process};
 use testbed::{
     CassandraCluster, ExclusiveCassandraCluster, ExclusiveMongoSet, Members, MongoSet, Nodes,
-    required_or_skip,
+    Unavailable, required_or_skip,
 };
 
 const PROCESSES: usize = 3;
@@ -324,32 +324,32 @@ impl Server {
         }
     }
 
-    fn kill(&self) -> anyhow::Result<()> {
-        Ok(match self {
-            Server::Mongo(set) => set.kill9(0)?,
-            Server::Cassandra(cluster) => cluster.kill9(0)?,
-        })
+    fn kill(&self) -> Result<(), Unavailable> {
+        match self {
+            Server::Mongo(set) => set.kill9(0),
+            Server::Cassandra(cluster) => cluster.kill9(0),
+        }
     }
 
-    fn restart(&self) -> anyhow::Result<()> {
-        Ok(match self {
-            Server::Mongo(set) => set.restart(0)?,
-            Server::Cassandra(cluster) => cluster.restart(0)?,
-        })
+    fn restart(&self) -> Result<(), Unavailable> {
+        match self {
+            Server::Mongo(set) => set.restart(0),
+            Server::Cassandra(cluster) => cluster.restart(0),
+        }
     }
 
-    fn pause(&self) -> anyhow::Result<()> {
-        Ok(match self {
-            Server::Mongo(set) => set.pause(0)?,
-            Server::Cassandra(cluster) => cluster.pause(0)?,
-        })
+    fn pause(&self) -> Result<(), Unavailable> {
+        match self {
+            Server::Mongo(set) => set.pause(0),
+            Server::Cassandra(cluster) => cluster.pause(0),
+        }
     }
 
-    fn resume(&self) -> anyhow::Result<()> {
-        Ok(match self {
-            Server::Mongo(set) => set.resume(0)?,
-            Server::Cassandra(cluster) => cluster.resume(0)?,
-        })
+    fn resume(&self) -> Result<(), Unavailable> {
+        match self {
+            Server::Mongo(set) => set.resume(0),
+            Server::Cassandra(cluster) => cluster.resume(0),
+        }
     }
 }
 

@@ -48,7 +48,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Verdict> 
     for stale in result_files(&results, options.name.as_deref())? {
         fs::remove_file(&stale).with_context(|| format!("cannot remove {}", stale.display()))?;
     }
-    if options.name.as_deref().is_none_or(|name| name == "http") {
+    let starts_it = |name: &str| ["http", "processes"].contains(&name);
+    if options.name.as_deref().is_none_or(starts_it) {
         build_product(workspace)?;
     }
     let mut cargo = workspace.cargo();
