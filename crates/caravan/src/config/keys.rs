@@ -85,7 +85,8 @@ pub fn table(config: &Config) -> Table {
         "http",
         section!(&config.http => HttpLimits {
             body_bytes_max, body_read_ms_max, head_bytes_max, headers_max, head_read_ms_max,
-            request_ms_max, requests_in_flight_max, connections_max, client_requests_per_s,
+            request_ms_max, requests_in_flight_max, queue_ms_max, queue_window_ms,
+            shed_step_percent, connections_max, client_requests_per_s,
             client_burst, page_records_max, search_records_max, token_ahead_ms_max, slow_ms,
             drain_notice_ms, drain_ms_max,
         }),
