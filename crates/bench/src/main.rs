@@ -40,6 +40,12 @@ enum Benchmark {
         #[arg(long)]
         binary: Option<PathBuf>,
     },
+    /// Three times what the shop can answer: what is left of checkout, and who is refused
+    Overload {
+        /// The product's program; the one beside this program when left out
+        #[arg(long)]
+        binary: Option<PathBuf>,
+    },
     /// The baselines of `http` alone
     Ceilings,
     /// Puts load on a running shop and prints rate and latency
@@ -67,11 +73,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         None => {
             run_engine(arguments.quick)?;
             run_engines(arguments.quick)?;
-            run_http(arguments.quick, None)
+            run_http(arguments.quick, None)?;
+            run_overload(arguments.quick, None)
         }
         Some(Benchmark::Engine) => run_engine(arguments.quick),
         Some(Benchmark::Engines) => run_engines(arguments.quick),
         Some(Benchmark::Http { binary }) => run_http(arguments.quick, binary.as_deref()),
+        Some(Benchmark::Overload { binary }) => run_overload(arguments.quick, binary.as_deref()),
         Some(Benchmark::Ceilings) => http::print_ceilings(http_size(arguments.quick)),
         Some(Benchmark::Load(load)) => http::put_load(load),
         Some(Benchmark::Baseline) => http::serve_baseline(),
@@ -99,6 +107,17 @@ fn run_http(quick: bool, binary: Option<&Path>) -> anyhow::Result<()> {
     let findings = http::run(http_size(quick), binary)?;
     report::print(&findings);
     report::write("http", &findings)?;
+    Ok(())
+}
+
+fn run_overload(quick: bool, binary: Option<&Path>) -> anyhow::Result<()> {
+    let size = match quick {
+        true => http::OVERLOAD_QUICK,
+        false => http::OVERLOAD_FULL,
+    };
+    let findings = http::run_overload(size, binary)?;
+    report::print(&findings);
+    report::write("overload", &findings)?;
     Ok(())
 }
 
