@@ -7,6 +7,7 @@ mod baseline;
 mod disk;
 mod fill;
 mod load;
+mod overload;
 pub mod processes;
 mod progress;
 mod shop;
@@ -23,6 +24,7 @@ use judge::server::{ServerProcess, serve_command};
 
 pub use baseline::serve as serve_baseline;
 use load::{Caller, Tally};
+pub use overload::{FULL as OVERLOAD_FULL, QUICK as OVERLOAD_QUICK, run as run_overload};
 use shop::{Kind, Mix, SHOP_MIX, Shop, Shoppers};
 
 use crate::report::{Finding, Goal, median};

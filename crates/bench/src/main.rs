@@ -42,6 +42,12 @@ enum Benchmark {
     },
     /// Two processes over the same servers against one, and what a lease costs
     Processes,
+    /// Three times what the shop can answer: what is left of checkout, and who is refused
+    Overload {
+        /// The product's program; the one beside this program when left out
+        #[arg(long)]
+        binary: Option<PathBuf>,
+    },
     /// The baselines of `http` alone
     Ceilings,
     /// Puts load on a running shop and prints rate and latency
@@ -70,12 +76,14 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
             run_engine(arguments.quick)?;
             run_engines(arguments.quick)?;
             run_processes(arguments.quick)?;
-            run_http(arguments.quick, None)
+            run_http(arguments.quick, None)?;
+            run_overload(arguments.quick, None)
         }
         Some(Benchmark::Engine) => run_engine(arguments.quick),
         Some(Benchmark::Engines) => run_engines(arguments.quick),
         Some(Benchmark::Http { binary }) => run_http(arguments.quick, binary.as_deref()),
         Some(Benchmark::Processes) => run_processes(arguments.quick),
+        Some(Benchmark::Overload { binary }) => run_overload(arguments.quick, binary.as_deref()),
         Some(Benchmark::Ceilings) => http::print_ceilings(http_size(arguments.quick)),
         Some(Benchmark::Load(load)) => http::put_load(load),
         Some(Benchmark::Baseline) => http::serve_baseline(),
@@ -111,6 +119,17 @@ fn run_http(quick: bool, binary: Option<&Path>) -> anyhow::Result<()> {
     let findings = http::run(http_size(quick), binary)?;
     report::print(&findings);
     report::write("http", &findings)?;
+    Ok(())
+}
+
+fn run_overload(quick: bool, binary: Option<&Path>) -> anyhow::Result<()> {
+    let size = match quick {
+        true => http::OVERLOAD_QUICK,
+        false => http::OVERLOAD_FULL,
+    };
+    let findings = http::run_overload(size, binary)?;
+    report::print(&findings);
+    report::write("overload", &findings)?;
     Ok(())
 }
 

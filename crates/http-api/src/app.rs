@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine_api::World;
 use model::ProductId;
 use prometheus_client::registry::Registry;
 use shop_service::Shop;
 
+use crate::admission::Admission;
 use crate::clients::Clients;
 use crate::figures::Figures;
 use crate::limits::{HttpLimits, HttpLimitsError};
@@ -70,7 +71,7 @@ pub struct Shared {
     pub(crate) request_ids: RequestIds,
     /// `None`: no client has a rate.
     pub(crate) clients: Option<Clients>,
-    pub(crate) in_flight: Arc<AtomicUsize>,
+    pub(crate) admission: Arc<Admission>,
     draining: AtomicBool,
 }
 
@@ -80,8 +81,8 @@ impl App {
         limits.check()?;
         let mut registry = config.registry;
         let meters = Arc::new(Meters::default());
-        let in_flight = Arc::new(AtomicUsize::new(0));
-        meters.register(&mut registry, in_flight.clone());
+        let admission = Arc::new(Admission::new(&limits));
+        meters.register(&mut registry, admission.clone());
         registry.register_collector(Box::new(RouterCollector::new(config.shop.router().clone())));
         let clients = (limits.client_requests_per_s > 0)
             .then(|| Clients::new(&limits, config.world.random()));
@@ -97,7 +98,7 @@ impl App {
             registry,
             meters,
             clients,
-            in_flight,
+            admission,
             draining: AtomicBool::new(false),
         })))
     }

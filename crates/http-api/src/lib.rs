@@ -7,7 +7,7 @@
 //!   route by path and method ───────────── unknown: 404 or 405, observed like the rest
 //!       │
 //!       ▼
-//!   observe ── request id, in flight, rate, deadline          ┌─ Problem ──▶ problem+json
+//!   observe ── request id, admission, rate, deadline           ┌─ Problem ──▶ problem+json
 //!       │                                                     │  with the request's id
 //!       ▼                                                     │
 //!   extract ── path, headers, query, body ▶ the model's types ┤ 400 408 413 415 422
@@ -31,6 +31,7 @@ mod app;
 mod limits;
 mod serve;
 
+mod admission;
 mod observe;
 
 mod clients;

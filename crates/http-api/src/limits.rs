@@ -11,6 +11,9 @@ pub const BODY_BYTES_MAX: usize = 64 * 1024;
 const HEAD_BYTES_LEAST: usize = 8 * 1024;
 const HEAD_BYTES_MOST: usize = 256 * 1024;
 
+/// What is kept of a request's time for giving the answer.
+const ANSWERING_MAX: Duration = Duration::from_millis(20);
+
 /// No wait may be set longer than this.
 const DURATION_MS_MOST: u64 = 600_000;
 
@@ -30,6 +33,14 @@ pub struct HttpLimits {
     pub request_ms_max: u64,
     /// Requests at work at once. Browsing is refused first, then carts, checkout last.
     pub requests_in_flight_max: usize,
+    /// How late requests may be taken up, all through a window, before browsing is
+    /// refused, then carts, then checkout.
+    pub queue_ms_max: u64,
+    /// How long it is looked at before that is decided.
+    pub queue_window_ms: u64,
+    /// How much of a class is refused more after each window that was too late; more
+    /// if it was later by far.
+    pub shed_step_percent: u32,
     pub connections_max: usize,
     /// Requests a second of one peer address; 0: as many as it likes, because the
     /// callers are the shop's own services.
@@ -71,6 +82,9 @@ impl Default for HttpLimits {
             head_read_ms_max: 75_000,
             request_ms_max: 10_000,
             requests_in_flight_max: 10_000,
+            queue_ms_max: 100,
+            queue_window_ms: 100,
+            shed_step_percent: 10,
             connections_max: 20_000,
             client_requests_per_s: 0,
             client_burst: 100,
@@ -112,6 +126,14 @@ impl HttpLimits {
                 1,
                 counts,
             ),
+            ("queue_ms_max", self.queue_ms_max, 1, ms),
+            ("queue_window_ms", self.queue_window_ms, 10, ms),
+            (
+                "shed_step_percent",
+                u64::from(self.shed_step_percent),
+                1,
+                100,
+            ),
             // The semaphore that counts them ends well above this.
             ("connections_max", size(self.connections_max), 1, 1_000_000),
             (
@@ -148,6 +170,13 @@ impl HttpLimits {
 
     pub(crate) fn request(&self) -> Duration {
         Duration::from_millis(self.request_ms_max)
+    }
+
+    /// What the shop has of a request's time. A little less, so that its own answer, which
+    /// knows what became of a change, comes before the request is cut off.
+    pub(crate) fn asking(&self) -> Duration {
+        let request = self.request();
+        request - ANSWERING_MAX.min(request / 10)
     }
 
     pub(crate) fn slow(&self) -> Duration {

@@ -11,22 +11,14 @@ mod latency;
 pub(crate) use collect::RouterCollector;
 pub(crate) use latency::{BUCKETS, Latency, quantile_us};
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 use prometheus_client::registry::Registry;
 
-/// What a route is for, which decides when it is refused under overload: browsing
-/// before carts before checkout, and the operator's own pages never.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    Operator,
-    Browsing,
-    Carts,
-    Checkout,
-}
+use crate::admission::{Admission, Class};
 
 /// Methods that get figures of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,18 +116,6 @@ impl MeteredMethod {
     }
 }
 
-impl Class {
-    /// How many requests may be in flight for one more of this class to be let in.
-    pub(crate) fn in_flight_max(self, all: usize) -> usize {
-        match self {
-            Class::Operator => usize::MAX,
-            Class::Browsing => all - all / 4,
-            Class::Carts => all - all / 10,
-            Class::Checkout => all,
-        }
-    }
-}
-
 impl Meters {
     pub(crate) fn add(&self, template: &str, class: Class) -> Arc<RouteMeter> {
         let meter = Arc::new(RouteMeter {
@@ -147,13 +127,9 @@ impl Meters {
         meter
     }
 
-    pub(crate) fn register(
-        self: &Arc<Meters>,
-        registry: &mut Registry,
-        in_flight: Arc<AtomicUsize>,
-    ) {
+    pub(crate) fn register(self: &Arc<Meters>, registry: &mut Registry, admission: Arc<Admission>) {
         let meters = self.clone();
-        registry.register_collector(Box::new(collect::HttpCollector { meters, in_flight }));
+        registry.register_collector(Box::new(collect::HttpCollector { meters, admission }));
     }
 
     pub(crate) fn totals(&self) -> Totals {
@@ -253,17 +229,5 @@ mod tests {
         assert_eq!((totals.requests, totals.errors), (7, 1));
         assert_eq!((totals.orders_placed, totals.carts_changed), (1, 1));
         assert_eq!(totals.latency.iter().sum::<u64>(), 6);
-    }
-
-    #[test]
-    fn overload_refuses_browsing_before_carts_before_checkout() {
-        let at = |class: Class| class.in_flight_max(1000);
-        assert!(at(Class::Browsing) < at(Class::Carts));
-        assert!(at(Class::Carts) < at(Class::Checkout));
-        assert_eq!(
-            (at(Class::Checkout), at(Class::Operator)),
-            (1000, usize::MAX)
-        );
-        assert_eq!(Class::Browsing.in_flight_max(1), 1);
     }
 }

@@ -9,7 +9,6 @@ use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -21,8 +20,9 @@ use tokio::time::{Sleep, sleep};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::admission::{Class, Refused};
 use crate::app::App;
-use crate::meter::{Class, MeteredMethod, RouteMeter};
+use crate::meter::{MeteredMethod, RouteMeter};
 use crate::problem::{Code, Problem};
 use crate::request_id::{self, X_REQUEST_ID};
 
@@ -38,7 +38,6 @@ pub(crate) struct Observe(Arc<Route>);
 struct Route {
     app: App,
     meter: Arc<RouteMeter>,
-    in_flight_max: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -73,7 +72,6 @@ impl Observe {
         Observe(Arc::new(Route {
             app: app.clone(),
             meter: app.meters.add(template, class),
-            in_flight_max: class.in_flight_max(app.limits.requests_in_flight_max),
         }))
     }
 }
@@ -101,10 +99,11 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request) -> Answering<S::Future> {
+    fn call(&mut self, mut request: Request) -> Answering<S::Future> {
         let app = &self.route.app;
         let started = app.world.elapsed();
-        let in_flight = app.in_flight.fetch_add(1, Ordering::Relaxed);
+        let class = self.route.meter.class;
+        let entered = app.admission.enter(class);
         let watch = Watch {
             route: self.route.clone(),
             method: MeteredMethod::of(request.method()),
@@ -112,13 +111,16 @@ where
             client_id: request_id::of_client(request.headers()),
             answered: false,
         };
-        match self.route.admit(&request, in_flight, started) {
-            Ok(()) => Answering {
-                inner: Some(self.inner.call(request)),
-                deadline: None,
-                refusal: None,
-                watch,
-            },
+        match self.route.admit(&request, entered, started) {
+            Ok(()) => {
+                request.extensions_mut().insert(class);
+                Answering {
+                    inner: Some(self.inner.call(request)),
+                    deadline: None,
+                    refusal: None,
+                    watch,
+                }
+            }
             Err(refusal) => Answering {
                 inner: None,
                 deadline: None,
@@ -130,10 +132,20 @@ where
 }
 
 impl Route {
-    fn admit(&self, request: &Request, in_flight: usize, now: Duration) -> Result<(), Problem> {
-        if in_flight >= self.in_flight_max {
-            let detail = "too many requests are at work, wait as Retry-After says";
-            return Err(Problem::new(Code::Unavailable, detail));
+    /// Before the body is read, and before anything is made of it.
+    fn admit(
+        &self,
+        request: &Request,
+        entered: Result<(), Refused>,
+        now: Duration,
+    ) -> Result<(), Problem> {
+        if let Err(refused) = entered {
+            let detail = match refused {
+                Refused::AtWork => "too many requests are at work, wait as Retry-After says",
+                Refused::Waiting => "requests wait too long here, wait as Retry-After says",
+            };
+            let seconds = self.meter.class.retry_after_s();
+            return Err(Problem::new(Code::Overloaded, detail).retry_after_s(seconds));
         }
         if let Some(clients) = &self.app.clients
             && self.meter.class != Class::Operator
@@ -206,7 +218,12 @@ impl Watch {
         }
         let took = self.took();
         self.route.meter.count(self.method, status, took);
-        if status.is_server_error() || took >= app.limits.slow() {
+        // Of what is refused under overload the figures tell; a line for each would be
+        // more work than the refusal.
+        let shed = problem
+            .as_ref()
+            .is_some_and(|it| it.code() == Code::Overloaded);
+        if (status.is_server_error() && !shed) || took >= app.limits.slow() {
             self.log(&id, status, took, problem.as_ref());
         }
         response.headers_mut().insert(X_REQUEST_ID, id);
@@ -260,7 +277,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let route = &self.route;
-        route.app.in_flight.fetch_sub(1, Ordering::Relaxed);
+        route.app.admission.leave();
         if !self.answered {
             route.meter.count_gone(self.method);
         }

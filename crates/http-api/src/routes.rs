@@ -17,8 +17,8 @@ use axum::routing::any;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
+use crate::admission::Class;
 use crate::app::App;
-use crate::meter::Class;
 use crate::observe::Observe;
 use crate::problem::{Code, Problem};
 

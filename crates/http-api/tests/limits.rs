@@ -67,8 +67,8 @@ async fn too_many_at_once_are_refused_but_health_is_not() {
     let mut stalled = served.connect(STALLED).await;
     in_flight(&served, 1).await;
     let refused = served.get("/v1/carts/none").send().await;
-    refused.problem(503, "unavailable");
-    assert_eq!(refused.header("retry-after"), "1");
+    refused.problem(503, "overloaded");
+    assert_eq!(refused.header("retry-after"), "2");
     served.get("/health/ready").send().await.expect(200);
     stalled.write_all(REST).await.unwrap();
     assert!(read_all(stalled).await.starts_with("HTTP/1.1 201"));
@@ -187,6 +187,10 @@ async fn requests_are_counted_by_route_method_and_status() {
         "caravan_http_requests_in_flight 1",
         "caravan_router_map_generation 1",
         "caravan_router_held_total 0",
+        r#"caravan_router_shard_requests{shard="shard-1"} 0"#,
+        r#"caravan_router_shard_retries_refused_total{shard="shard-2"} 0"#,
+        r#"caravan_http_refused_total{class="browsing"} 0"#,
+        "caravan_http_shed_level 0.0",
     ] {
         assert!(
             metrics.lines().any(|found| found == line),

@@ -22,6 +22,8 @@ pub struct RouterCounts {
     pub reads_joined: Counter,
     pub read_restarts: Counter,
     pub listing_restarts: Counter,
+    /// Requests that ended because their time was over before an attempt.
+    pub out_of_time: Counter,
 }
 
 impl Counter {

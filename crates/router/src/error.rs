@@ -50,6 +50,10 @@ pub enum RouterError {
         key: String,
         readers_waiting_max: usize,
     },
+    #[error("{places} requests are under way on shard {shard} already: try again later")]
+    ShardBusy { shard: ShardName, places: usize },
+    #[error("the request's time was over before it could be sent: ask again with more time")]
+    OutOfTime,
     /// The change may be applied, now or before something newer replaced it.
     #[error("the change {revision} may have been applied or not ({reason}): read back")]
     OutcomeUnknown { revision: Revision, reason: String },
@@ -61,13 +65,23 @@ pub enum RouterError {
 }
 
 impl RouterError {
+    /// The shard that failed, if one did.
+    pub(crate) fn shard(&self) -> Option<&ShardName> {
+        match self {
+            RouterError::Engine { shard, .. } => Some(shard),
+            _ => None,
+        }
+    }
+
     pub fn remedy(&self) -> Remedy {
         match self {
             RouterError::HoldFull { .. }
             | RouterError::HoldExpired { .. }
             | RouterError::MapUnsteady { .. }
             | RouterError::Contended { .. }
-            | RouterError::TooManyReaders { .. } => Remedy::Retry,
+            | RouterError::TooManyReaders { .. }
+            | RouterError::ShardBusy { .. }
+            | RouterError::OutOfTime => Remedy::Retry,
             RouterError::OutcomeUnknown { .. } => Remedy::ReadBack,
             RouterError::Engine { source, .. } => source.remedy(),
             RouterError::Keeper(error) => error.remedy(),

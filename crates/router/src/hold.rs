@@ -34,6 +34,7 @@ impl Router {
             .deadline
             .get_or_insert_with(|| self.world.elapsed() + self.limits.hold());
         loop {
+            self.in_time()?;
             let left = deadline.saturating_sub(self.world.elapsed());
             if left.is_zero() {
                 self.counts.holds_refused.add_one();
@@ -41,6 +42,7 @@ impl Router {
                     hold_ms_max: self.limits.hold_ms_max,
                 });
             }
+            let left = self.time_left().map_or(left, |time| left.min(time));
             tokio::select! {
                 biased;
                 () = changed => {}

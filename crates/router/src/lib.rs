@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            ┌─ hold ◀── frozen, or fenced and the new map is not here yet
-//!   change ──┴▶ map: owner? ─▶ clock: revision ─▶ engine (generation, revision) ─▶ answer
+//!   change ──┴▶ map: owner? ─▶ clock: revision ─▶ gate ─▶ engine (generation, revision) ─▶ answer
 //!                  ▲                                        │ Fenced: refresh, go again
 //!                keeper ◀── control store                   │ Stale: propose higher, go again
 //!                               ▲                           └ lost: same change, same revision
@@ -14,9 +14,11 @@
 
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod counts;
 mod current;
 mod error;
+mod gate;
 mod history;
 mod hold;
 mod keeper;
@@ -24,14 +26,17 @@ mod lease;
 mod limits;
 mod listing;
 pub mod map;
+mod probe;
 mod read;
 mod revisions;
 mod router;
 mod serving;
 mod write;
 
+pub use allowance::Precedence;
 pub use counts::{Counter, RouterCounts};
 pub use error::RouterError;
+pub use gate::{Gate, Place};
 pub use history::{HISTORY_ENTRIES_MAX, HISTORY_NAME, HistoryEntry, MapHistory, Note};
 pub use keeper::{KeeperError, MAP_NAME, MapKeeper, PUBLISH_ATTEMPTS_MAX};
 pub use lease::{

@@ -12,6 +12,9 @@ const LEASE_RENEWALS_LEAST: u64 = 3;
 
 const LEASE_MARGIN_PERCENT_MAX: u64 = 100;
 
+/// More than this is no budget.
+const RETRIES_SAVED_MOST: u64 = 1_000_000;
+
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -39,6 +42,18 @@ pub struct Limits {
     pub listing_restarts_max: u32,
     /// Pages that one listing asks of one shard to fill its own.
     pub listing_pages_max: u32,
+    /// Requests at work on one shard, or waiting there for another's answer; one more
+    /// is refused. Far below what the process takes, so that a shard that hangs leaves
+    /// room for the others.
+    pub shard_requests_max: usize,
+    /// Of those places, what requests of low precedence may take.
+    pub shard_low_percent: u32,
+    /// Of those places, what requests of low and middle precedence may take.
+    pub shard_middle_percent: u32,
+    /// What an answer of a shard adds to its budget of retries, in hundredths of one.
+    pub retry_percent: u32,
+    /// Retries that a shard's budget holds at most, and at the start.
+    pub retries_saved_max: u32,
     /// Changes in one commit.
     pub changes_together_max: usize,
     /// How far records may be ahead of this process's clock (W5).
@@ -83,6 +98,11 @@ impl Default for Limits {
             readers_waiting_max: 10_000,
             listing_restarts_max: 16,
             listing_pages_max: 16,
+            shard_requests_max: 1_000,
+            shard_low_percent: 60,
+            shard_middle_percent: 80,
+            retry_percent: 20,
+            retries_saved_max: 100,
             changes_together_max: 128,
             clock_ahead_ms_max: 500,
             lease_ms: 30_000,
@@ -119,6 +139,31 @@ impl Limits {
                 u64::from(self.listing_pages_max),
                 1,
                 counts,
+            ),
+            (
+                "shard_requests_max",
+                length(self.shard_requests_max),
+                1,
+                counts,
+            ),
+            (
+                "shard_middle_percent",
+                u64::from(self.shard_middle_percent),
+                1,
+                100,
+            ),
+            (
+                "shard_low_percent",
+                u64::from(self.shard_low_percent),
+                1,
+                u64::from(self.shard_middle_percent),
+            ),
+            ("retry_percent", u64::from(self.retry_percent), 0, 100),
+            (
+                "retries_saved_max",
+                u64::from(self.retries_saved_max),
+                0,
+                RETRIES_SAVED_MOST,
             ),
             (
                 "changes_together_max",
@@ -165,6 +210,11 @@ impl Limits {
             }),
             None => Ok(()),
         }
+    }
+
+    /// A pause before a retry is no longer than this.
+    pub(crate) fn retry_pause_most(&self) -> Duration {
+        Duration::from_millis(2 * self.retry_pause_ms)
     }
 
     pub(crate) fn hold(&self) -> Duration {

@@ -27,6 +27,7 @@ impl Router {
     pub async fn query(&self, query: &Query) -> Result<Page, RouterError> {
         let mut retries = 0;
         for _ in 0..=self.limits.listing_restarts_max {
+            self.in_time()?;
             match self.query_once(query).await {
                 Ok(Some(page)) => return Ok(page),
                 Ok(None) => self.counts.listing_restarts.add_one(),
@@ -75,6 +76,7 @@ impl Router {
         query: &Query,
         context: ReadContext,
     ) -> Result<Share, RouterError> {
+        let _place = self.enter(shard)?;
         let limit = page_limit(query);
         let mut share = Share {
             records: Vec::new(),
@@ -86,11 +88,9 @@ impl Router {
                 limit,
                 ..query.clone()
             };
-            let page = self
-                .engine(shard)
-                .query(&part, context)
-                .await
-                .map_err(of_shard(shard))?;
+            let page = self.engine(shard).query(&part, context).await;
+            self.settle(shard, &page);
+            let page = page.map_err(of_shard(shard))?;
             let own = |record: &Record| collection.owner(&record.key.shard_key) == shard;
             let own = page.records.into_iter().filter(own);
             share

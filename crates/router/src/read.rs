@@ -47,7 +47,13 @@ impl Router {
     pub async fn image(&self, key: &RecordKey) -> Result<Option<SharedRecord>, RouterError> {
         match self.read_at_once(key) {
             Some(image) => Ok(image),
-            None => self.joined(key).await,
+            None => {
+                let map = self.map();
+                // Held while it waits for another's answer too: those who wait for a
+                // shard that hangs are as many as those who ask it.
+                let _place = self.enter(map.owner(key)?)?;
+                self.joined(key).await
+            }
         }
     }
 
@@ -73,7 +79,7 @@ impl Router {
         let answer = reader
             .batch
             .answer
-            .get_or_init(|| async {
+            .get_or_try_init(|| async {
                 let _turn = reader
                     .turn
                     .acquire()
@@ -81,20 +87,25 @@ impl Router {
                     .expect("nobody closes a lane's turn");
                 reader.depart();
                 read_here = true;
-                self.read(key).await
+                match self.read(key).await {
+                    // This reader's time is over, not that of those who joined it.
+                    Err(RouterError::OutOfTime) => Err(RouterError::OutOfTime),
+                    answer => Ok(answer),
+                }
             })
             .await
-            .clone();
+            .cloned();
         if !read_here {
             self.counts.reads_joined.add_one();
         }
-        answer
+        answer?
     }
 
     /// Asks the owner until the generation is the same before and after (W16).
     async fn read(&self, key: &RecordKey) -> Answer {
         let mut retries = 0;
         for _ in 0..=self.limits.read_restarts_max {
+            self.in_time()?;
             match self.read_once(key).await {
                 Ok(Some(image)) => return Ok(image),
                 Ok(None) => self.counts.read_restarts.add_one(),
@@ -121,6 +132,7 @@ impl Router {
             freshness: Freshness::Latest,
         };
         let image = self.engine(shard).get(key, context).await;
+        self.settle(shard, &image);
         let image = image.map_err(of_shard(shard))?;
         let owner = Owner::of_key(&map, key)?;
         let stands = self.still_stands(&passage, owner).await?;

@@ -1,15 +1,18 @@
 //! The router: shards, the current map, and what the write and read paths share.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use engine_api::{ControlStore, Engine, EngineError, Generation, Remedy, World, Writer};
 
+use crate::allowance::Allowance;
 use crate::counts::RouterCounts;
 use crate::current::CurrentMap;
 use crate::error::RouterError;
+use crate::gate::Gate;
 use crate::hold::Lookout;
 use crate::keeper::MapKeeper;
 use crate::lease::{Lease, ProcessName};
@@ -57,8 +60,16 @@ pub enum MapView {
     Lease { process: ProcessName },
 }
 
-#[derive(Debug)]
+/// Cheap to clone: every request has one, with what it may still take.
+#[derive(Clone, Debug)]
 pub struct Router {
+    pub(crate) core: Arc<Core>,
+    pub(crate) allowance: Allowance,
+}
+
+/// What all requests share. Public only in name: it is what [`Router`] points to.
+#[derive(Debug)]
+pub struct Core {
     pub(crate) shards: BTreeMap<ShardName, Arc<dyn Engine>>,
     pub(crate) keeper: MapKeeper,
     pub(crate) world: Arc<dyn World>,
@@ -70,7 +81,16 @@ pub struct Router {
     pub(crate) held: AtomicUsize,
     pub(crate) lookout: Lookout,
     pub(crate) lanes: Lanes,
+    pub(crate) gates: BTreeMap<ShardName, Gate>,
     pub(crate) counts: RouterCounts,
+}
+
+impl Deref for Router {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
 }
 
 impl Router {
@@ -96,7 +116,9 @@ impl Router {
         let keeper = MapKeeper::new(config.control);
         let map = keeper.load().await?.ok_or(RouterError::NoMap)?;
         check_shards(&map, &config.shards)?;
-        let router = Router {
+        let gate = |name: &ShardName| (name.clone(), Gate::new(&config.limits));
+        let gates = config.shards.keys().map(gate).collect();
+        let core = Core {
             clock: RevisionClock::new(writer, config.limits.clock_ahead_ms_max),
             shards: config.shards,
             keeper,
@@ -108,7 +130,12 @@ impl Router {
             held: AtomicUsize::new(0),
             lookout: Lookout::default(),
             lanes: Lanes::default(),
+            gates,
             counts: RouterCounts::default(),
+        };
+        let router = Router {
+            core: Arc::new(core),
+            allowance: Allowance::default(),
         };
         if let (Some(lease), Some(taken)) = (&router.lease, taken) {
             router.serve_under(lease, taken);
@@ -177,7 +204,12 @@ impl Router {
         error: RouterError,
     ) -> Result<(), RouterError> {
         match error.remedy() {
-            Remedy::Retry | Remedy::ReadBack if *retries < self.limits.unavailable_retries_max => {
+            // Who is refused at once is not to wait for the next refusal.
+            _ if matches!(error, RouterError::ShardBusy { .. }) => Err(error),
+            Remedy::Retry | Remedy::ReadBack
+                if *retries < self.limits.unavailable_retries_max
+                    && self.may_go_again(error.shard()) =>
+            {
                 *retries += 1;
                 self.counts.unavailable_retries.add_one();
                 self.pause().await;

@@ -89,6 +89,7 @@ impl Router {
     }
 
     async fn attempt(&self, course: &mut Course) -> Result<Step, RouterError> {
+        self.in_time()?;
         let map = self.map();
         check_shard_keys(&map, &course.changes)?;
         if is_frozen(&map, &course.changes)? {
@@ -98,6 +99,7 @@ impl Router {
             return Ok(Step::Again);
         }
         let shard = one_owner(&map, &course.changes)?;
+        let place = self.enter(shard)?;
         let context = self.context(course, &map)?;
         let revision = context.revision;
         // After the revision was proposed: what is sent was numbered while the
@@ -108,8 +110,9 @@ impl Router {
             Err(error) => return course.again_when_available(self, error).await,
         };
         let answer = self.send(shard, &course.changes, context).await;
+        self.settle(shard, &answer);
         let trusted = self.trusted(shard, &passage, answer).await;
-        drop(passage);
+        drop((passage, place));
         match trusted {
             Trusted::Answer(answer) => self.judge(course, &map, shard, revision, answer).await,
             Trusted::UnderAnotherMap => course.again_after_fence(self),
@@ -224,7 +227,7 @@ impl Router {
                 course.again_after_fence(self)
             }
             Err(EngineError::OutcomeUnknown { reason }) => {
-                course.again_in_doubt(self, proposed, reason).await
+                course.again_in_doubt(self, shard, proposed, reason).await
             }
             Err(error @ EngineError::Unavailable { .. }) => {
                 course

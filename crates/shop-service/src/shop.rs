@@ -2,9 +2,10 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine_api::{Cursor, Memo, Page, Query, Record, Revision, SharedRecord, World};
-use router::Router;
+use router::{Precedence, Router};
 
 use crate::carts::CartHints;
 use crate::error::ShopError;
@@ -21,13 +22,30 @@ pub struct ShopConfig {
     pub settings: Settings,
 }
 
+/// Cheap to make for one request: see [`Shop::within`].
 #[derive(Debug)]
 pub struct Shop {
-    pub(crate) router: Arc<Router>,
+    /// With what the request may still take.
+    pub(crate) router: Router,
+    shared: Arc<Shared>,
+}
+
+/// What all requests share. Public only in name: it is what [`Shop`] points to.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    whole_router: Arc<Router>,
     pub(crate) world: Arc<dyn World>,
     pub(crate) settings: Settings,
-    pub(crate) cart_hints: CartHints,
+    pub(crate) cart_hints: Arc<CartHints>,
     pub(crate) history: Option<OrderHistory>,
+}
+
+impl Deref for Shop {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 /// A noun as it is stored, held by all who read it at the same revision.
@@ -141,23 +159,36 @@ impl<T: Eq> Eq for Stored<T> {}
 impl Shop {
     pub fn new(config: ShopConfig) -> Shop {
         Shop {
-            router: config.router,
-            world: config.world,
-            settings: config.settings,
-            cart_hints: CartHints::default(),
-            history: None,
+            router: Router::clone(&config.router),
+            shared: Arc::new(Shared {
+                whole_router: config.router,
+                world: config.world,
+                settings: config.settings,
+                cart_hints: Arc::default(),
+                history: None,
+            }),
+        }
+    }
+
+    /// The same shop for one request, which has `left` to be answered in: whatever it
+    /// asks of the router, and however often, ends with that.
+    #[must_use]
+    pub fn within(&self, left: Duration, precedence: Precedence) -> Shop {
+        Shop {
+            router: self.whole_router.within(left, precedence),
+            shared: Arc::clone(&self.shared),
         }
     }
 
     /// The same shop, whose finished orders are kept apart.
     #[must_use]
     pub fn with_history(mut self, history: OrderHistory) -> Shop {
-        self.history = Some(history);
+        Arc::make_mut(&mut self.shared).history = Some(history);
         self
     }
 
     pub fn router(&self) -> &Arc<Router> {
-        &self.router
+        &self.whole_router
     }
 
     pub fn settings(&self) -> &Settings {

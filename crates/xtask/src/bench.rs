@@ -14,6 +14,9 @@ use crate::table;
 use crate::verdict::{BadInput, Verdict};
 use crate::workspace::Workspace;
 
+/// Benchmarks that start the product's own program.
+const PRODUCT_STARTERS: [&str; 3] = ["http", "overload", "processes"];
+
 #[derive(Debug, Args)]
 pub struct Options {
     /// One benchmark, such as `engine` or `http`; all of them when left out
@@ -48,8 +51,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Verdict> 
     for stale in result_files(&results, options.name.as_deref())? {
         fs::remove_file(&stale).with_context(|| format!("cannot remove {}", stale.display()))?;
     }
-    let starts_it = |name: &str| ["http", "processes"].contains(&name);
-    if options.name.as_deref().is_none_or(starts_it) {
+    let starts_product = |name: &str| PRODUCT_STARTERS.contains(&name);
+    if options.name.as_deref().is_none_or(starts_product) {
         build_product(workspace)?;
     }
     let mut cargo = workspace.cargo();
@@ -80,7 +83,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Verdict> 
     })
 }
 
-/// The benchmark of HTTP starts the product's own program, which lies beside it once it is built.
+/// The program lies beside the benchmark once it is built.
 fn build_product(workspace: &Workspace) -> anyhow::Result<()> {
     let built = workspace
         .cargo()

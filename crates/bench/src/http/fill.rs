@@ -14,6 +14,8 @@ use super::shop::{OrderLines, Shop, expect, order_user};
 
 /// More than are measured with: filling has no answers to wait for in a hurry.
 const CONNECTIONS: usize = 256;
+/// A connection that is refused so often meets more than a shop with too much to do.
+const REFUSALS_IN_A_ROW_MAX: u32 = 10_000;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// One kind of thing to make so many of, in one or two requests each.
@@ -140,6 +142,7 @@ struct Filler<'a, M> {
     total: u64,
     current: u64,
     step: Option<Step>,
+    refusals: u32,
     ids: Vec<(u64, Box<str>)>,
 }
 
@@ -162,6 +165,12 @@ impl<M: Making> Caller for Filler<'_, M> {
     }
 
     fn answered(&mut self, response: &Response<'_>) -> Result<(), String> {
+        // A shop that defends itself is asked again: filling has no hurry.
+        if response.status == 503 && self.refusals < REFUSALS_IN_A_ROW_MAX {
+            self.refusals += 1;
+            return Ok(());
+        }
+        self.refusals = 0;
         let step = self.step.take().unwrap_or(Step::First);
         let id = self.making.judge(step, response)?;
         if step == Step::First {
@@ -186,6 +195,7 @@ fn make<M: Making>(
             total,
             current: 0,
             step: None,
+            refusals: 0,
             ids: Vec::new(),
         })
         .collect();

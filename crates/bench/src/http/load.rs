@@ -30,6 +30,10 @@ pub trait Caller: Send {
     fn next(&mut self, request: &mut Vec<u8>) -> bool;
     /// The error names what was asked and what came, without ids, so that equal ones add up.
     fn answered(&mut self, response: &Response<'_>) -> Result<(), String>;
+    /// The same, for who counts by how long it took since the request was due.
+    fn answered_after(&mut self, response: &Response<'_>, _: Duration) -> Result<(), String> {
+        self.answered(response)
+    }
 }
 
 #[derive(Debug)]
@@ -268,7 +272,7 @@ impl<C: Caller> Line<C> {
         let failed = match self.connection.exchange(&self.request).await {
             Ok(response) => {
                 let waited = begun.elapsed();
-                let judged = self.caller.answered(&response);
+                let judged = self.caller.answered_after(&response, waited);
                 tally.borrow_mut().count(waited, judged);
                 self.failures_in_a_row = 0;
                 return Ok(true);

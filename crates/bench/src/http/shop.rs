@@ -18,6 +18,7 @@ const RECEIVED: u64 = 1_000_000_000;
 /// A history is two pages of ten long.
 pub const ORDERS_PER_USER: u64 = 20;
 const HISTORY_PAGE: u64 = 10;
+const CATEGORY_PAGE: u64 = 100;
 
 /// Shoppers who are in the shop right now, and read their carts again and again (G1).
 const HOT_CARTS: u64 = 10_000;
@@ -27,6 +28,8 @@ pub enum Kind {
     HotCartRead,
     CartRead,
     ProductRead,
+    /// A page of a hundred products of a category.
+    CategoryPage,
     OrderRead,
     History,
     CartWrite,
@@ -38,6 +41,7 @@ impl Kind {
         match self {
             Kind::HotCartRead | Kind::CartRead => "GET active cart",
             Kind::ProductRead => "GET product",
+            Kind::CategoryPage => "GET category",
             Kind::OrderRead => "GET order",
             Kind::History => "GET history",
             Kind::CartWrite => "PUT cart item",
@@ -202,6 +206,11 @@ impl<'a> Shoppers<'a> {
             .collect()
     }
 
+    /// What was asked last.
+    pub fn asked(&self) -> Kind {
+        self.asked
+    }
+
     fn choose(&mut self) -> Kind {
         let total = self.mix.iter().map(|(_, share)| share).sum();
         let mut drawn = self.random.random_range(0..total);
@@ -250,6 +259,10 @@ impl Caller for Shoppers<'_> {
             Kind::ProductRead => {
                 let product = self.skewed(shop.products);
                 get(request, &format!("/v1/products/{}", product_id(product)));
+            }
+            Kind::CategoryPage => {
+                let path = format!("/v1/products?category={CATEGORY}&limit={CATEGORY_PAGE}");
+                get(request, &path);
             }
             Kind::OrderRead => {
                 let order = self.uniform(orders) as usize;

@@ -74,7 +74,9 @@ pub fn table(config: &Config) -> Table {
         section!(&config.router => Limits {
             held_requests_max, hold_ms_max, hold_poll_ms, fenced_retries_max, stale_retries_max,
             unavailable_retries_max, unknown_resends_max, retry_pause_ms, read_restarts_max,
-            readers_waiting_max, listing_restarts_max, listing_pages_max, changes_together_max,
+            readers_waiting_max, listing_restarts_max, listing_pages_max, shard_requests_max,
+            shard_low_percent, shard_middle_percent, retry_percent, retries_saved_max,
+            changes_together_max,
             clock_ahead_ms_max, lease_ms, lease_renew_ms, lease_look_ms, lease_margin_percent,
             writer_rest_ms,
         }),
@@ -83,7 +85,8 @@ pub fn table(config: &Config) -> Table {
         "http",
         section!(&config.http => HttpLimits {
             body_bytes_max, body_read_ms_max, head_bytes_max, headers_max, head_read_ms_max,
-            request_ms_max, requests_in_flight_max, connections_max, client_requests_per_s,
+            request_ms_max, requests_in_flight_max, queue_ms_max, queue_window_ms,
+            shed_step_percent, connections_max, client_requests_per_s,
             client_burst, page_records_max, search_records_max, token_ahead_ms_max, slow_ms,
             drain_notice_ms, drain_ms_max,
         }),

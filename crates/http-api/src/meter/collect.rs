@@ -2,20 +2,20 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use router::{Counter, LeaseState, Router, RouterCounts};
+use router::{Counter, Gate, LeaseState, Router, RouterCounts};
 
 use super::Meters;
 use super::latency::BOUNDS_US;
+use crate::admission::Admission;
 
 #[derive(Debug)]
 pub(crate) struct HttpCollector {
     pub(crate) meters: Arc<Meters>,
-    pub(crate) in_flight: Arc<AtomicUsize>,
+    pub(crate) admission: Arc<Admission>,
 }
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ macro_rules! router_figures {
     };
 }
 
-const ROUTER_FIGURES: [RouterFigure; 10] = router_figures![
+const ROUTER_FIGURES: [RouterFigure; 11] = router_figures![
     held: "Requests that had to wait for a map",
     holds_refused: "Requests refused because too many waited, or waited too long",
     fenced_retries: "Writes that went again because a fence stopped them",
@@ -43,11 +43,55 @@ const ROUTER_FIGURES: [RouterFigure; 10] = router_figures![
     reads_joined: "Reads that were answered by another's",
     read_restarts: "Reads that went again because the map changed",
     listing_restarts: "Listings that started again because the map changed",
+    out_of_time: "Requests that ended because their time was over before an attempt",
+];
+
+type GateFigure = (&'static str, &'static str, fn(&Gate) -> &Counter);
+
+const GATE_FIGURES: [GateFigure; 3] = [
+    (
+        "refused",
+        "Requests refused because too many were under way on the shard",
+        |gate| &gate.refused,
+    ),
+    ("retries", "Requests that went again to the shard", |gate| {
+        &gate.retries
+    }),
+    (
+        "retries_refused",
+        "Requests that did not go again because the shard's budget was spent",
+        |gate| &gate.retries_refused,
+    ),
 ];
 
 impl RouterCollector {
     pub(crate) fn new(router: Arc<Router>) -> RouterCollector {
         RouterCollector { router }
+    }
+
+    fn encode_gates(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(
+            "caravan_router_shard_requests",
+            "Requests under way on the shard, or waiting there",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (shard, gate) in self.router.gates() {
+            let under_way = u64::try_from(gate.under_way()).unwrap_or(u64::MAX);
+            family
+                .encode_family(&[("shard", shard.as_str())])?
+                .encode_gauge(&under_way)?;
+        }
+        for (name, help, counter) in GATE_FIGURES {
+            let name = format!("caravan_router_shard_{name}");
+            let mut family = encoder.encode_descriptor(&name, help, None, MetricType::Counter)?;
+            for (shard, gate) in self.router.gates() {
+                family
+                    .encode_family(&[("shard", shard.as_str())])?
+                    .encode_counter::<NoLabelSet, _, u64>(&counter(gate).value(), None)?;
+            }
+        }
+        Ok(())
     }
 
     /// Only where there is a lease.
@@ -72,14 +116,42 @@ impl Collector for HttpCollector {
             &mut encoder,
             "caravan_http_requests_in_flight",
             "Requests at work now",
-            self.in_flight.load(Ordering::Relaxed),
+            self.admission.in_flight(),
         )?;
+        self.encode_admission(&mut encoder)?;
         self.encode_requests(&mut encoder)?;
         self.encode_latency(&mut encoder)
     }
 }
 
 impl HttpCollector {
+    fn encode_admission(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        gauge(
+            encoder,
+            "caravan_http_shed_level",
+            "0: all are let in; 1: no browsing; 2: no carts either; 3: nobody",
+            self.admission.level(),
+        )?;
+        gauge(
+            encoder,
+            "caravan_http_queue_seconds",
+            "How long requests wait at least before they are taken up",
+            self.admission.late().as_secs_f64(),
+        )?;
+        let mut family = encoder.encode_descriptor(
+            "caravan_http_refused",
+            "Requests refused because too much was asked, by class",
+            None,
+            MetricType::Counter,
+        )?;
+        for (class, count) in self.admission.refused() {
+            family
+                .encode_family(&[("class", class.name())])?
+                .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        }
+        Ok(())
+    }
+
     /// Only what was answered at least once: 30 routes times 20 statuses are mostly zeros.
     fn encode_requests(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let mut family = encoder.encode_descriptor(
@@ -153,6 +225,7 @@ impl Collector for RouterCollector {
                 .encode_descriptor(&name, help, None, MetricType::Counter)?
                 .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
         }
+        self.encode_gates(&mut encoder)?;
         self.encode_lease(&mut encoder)
     }
 }

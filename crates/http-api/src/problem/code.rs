@@ -107,7 +107,9 @@ codes! {
     Internal 500 "internal" "a fault of the shop"
         "The request met a fault that it did not cause. Report the request's id. A write may have been applied: read back, or repeat an order with the same Idempotency-Key.";
     Unavailable 503 "unavailable" "the shop cannot do this at the moment"
-        "Too much is going on, or a part of the storage does not answer. Nothing was changed. Wait as Retry-After says and send the request again.";
+        "A part of the storage does not answer. Nothing was changed. Wait as Retry-After says and send the request again.";
+    Overloaded 503 "overloaded" "too much is asked of the shop"
+        "More is asked than the shop, or the part of the storage that keeps these records, can answer. Browsing is refused first, then carts, checkout last. Wait as Retry-After says and send the request again, an order with the same Idempotency-Key.";
     OutcomeUnknown 503 "outcome-unknown" "the change may have been applied or not"
         "The answer of the storage was lost. Send the same request again, an order with the same Idempotency-Key, or read back. Every change of this interface may be sent twice without harm.";
     DeadlineExceeded 504 "deadline-exceeded" "the shop took too long"

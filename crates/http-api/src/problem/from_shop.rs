@@ -88,6 +88,19 @@ fn from_router(error: &RouterError) -> Problem {
                 ..
             }
     );
+    match error {
+        RouterError::ShardBusy { .. } => {
+            let detail = "too many requests wait for the part of the storage that keeps these \
+                          records, wait as Retry-After says";
+            return Problem::new(Code::Overloaded, detail).caused_by(&cause);
+        }
+        RouterError::OutOfTime => {
+            let detail = "the request's time was over before all was done, send it again (an \
+                          order with the same Idempotency-Key) or read back";
+            return Problem::new(Code::DeadlineExceeded, detail).caused_by(&cause);
+        }
+        _ => {}
+    }
     match error.remedy() {
         Remedy::Retry | Remedy::RefreshMap => unavailable(
             "the shop is busy with these records or cannot reach them, nothing was changed, try \
@@ -218,6 +231,17 @@ mod tests {
             engine(EngineError::Unavailable { reason: reason() }),
             503,
             "unavailable",
+        );
+        let shard = ShardName::new("shard-7").unwrap();
+        check(
+            ShopError::Store(RouterError::ShardBusy { shard, places: 7 }),
+            503,
+            "overloaded",
+        );
+        check(
+            ShopError::Store(RouterError::OutOfTime),
+            504,
+            "deadline-exceeded",
         );
         check(
             engine(EngineError::StorageFull { reason: reason() }),

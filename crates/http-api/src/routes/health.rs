@@ -1,30 +1,29 @@
 //! Health, for load balancers and for people.
 //!
 //! A shard that does not answer takes its collections down, not the whole process:
-//! then the answer says `degraded` and stays 200, or a load balancer would turn one
-//! dead shard into a dead shop.
+//! then the answer says `degraded`, names them, and stays 200, or a load balancer would
+//! turn one dead shard into a dead shop. So does overload: a process that is taken away
+//! because it has too much to do leaves that to the others.
 
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use model::{CartId, OrderId, ProductId, ShopperSessionId};
-use router::LeaseState;
+use futures::future::join_all;
+use layout::Collection;
+use router::{LeaseState, Map, ShardName};
 use serde::Serialize;
-use shop_service::ShopError;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
+use crate::admission::Class;
 use crate::answer;
 use crate::app::App;
 use crate::problem::Problem;
 
-/// How long a collection may take to answer.
+/// How long a shard may take to answer.
 const PROBE_MS_MAX: u64 = 1_000;
-
-/// An id that nothing has; asking for it costs one point read.
-const PROBE_ID: &str = "readiness-probe";
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Live {
@@ -40,14 +39,16 @@ pub(crate) struct Ready {
     /// Where several processes serve: whether this one has the right to now.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<Lease>,
-    checks: [Check; 4],
+    /// What is refused now, wholly or in part, because too much is asked.
+    shedding: Vec<&'static str>,
+    checks: Vec<Check>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Readiness {
     Ready,
-    /// Some collections answer.
+    /// Some collections, or some shards of them, do not answer.
     Degraded,
     Draining,
     /// No collection answers, or the process has no lease.
@@ -65,7 +66,12 @@ enum Lease {
 #[derive(Serialize, ToSchema)]
 struct Check {
     collection: &'static str,
+    /// Whether all of its shards do.
     answers: bool,
+    /// The shards that do not.
+    down: Vec<String>,
+    #[serde(skip)]
+    shards: usize,
 }
 
 /// The process runs.
@@ -87,17 +93,19 @@ pub(crate) async fn live() -> Result<Response, Problem> {
     ),
 )]
 pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
-    let checks = check_all(&app).await;
-    let answering = checks.iter().filter(|check| check.answers).count();
+    let map = app.shop.router().map();
+    let checks: Vec<Check> =
+        join_all(Collection::ALL.map(|collection| check(&app, &map, collection))).await;
+    let all_down = checks.iter().all(|check| check.down.len() == check.shards);
     let lease = app.shop.router().lease().map(|lease| match lease {
         LeaseState::Runs { .. } => Lease::Runs,
         LeaseState::RanOut => Lease::RanOut,
     });
     let status = if app.is_draining() {
         Readiness::Draining
-    } else if answering == 0 || lease == Some(Lease::RanOut) {
+    } else if all_down || lease == Some(Lease::RanOut) {
         Readiness::Down
-    } else if answering < checks.len() {
+    } else if checks.iter().any(|check| !check.answers) {
         Readiness::Degraded
     } else {
         Readiness::Ready
@@ -108,50 +116,47 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
     };
     let body = Ready {
         status,
-        generation: app.shop.router().map().generation.0,
+        generation: map.generation.0,
         lease,
+        shedding: app.admission.shedding().map(Class::name).collect(),
         checks,
     };
     answer::json(code, &body)
 }
 
-async fn check_all(app: &App) -> [Check; 4] {
-    let shop = &app.shop;
-    let cart = CartId::parse(PROBE_ID).expect("the probe's id is an id");
-    let order = OrderId::parse(PROBE_ID).expect("the probe's id is an id");
-    let product = ProductId::parse(PROBE_ID).expect("the probe's id is an id");
-    let session = ShopperSessionId::parse(PROBE_ID).expect("the probe's id is an id");
-    let (carts, orders, products, sessions) = tokio::join!(
-        check("carts", shop.cart(&cart)),
-        check("orders", shop.order(&order, None)),
-        check("products", shop.product(&product, None)),
-        check("sessions", shop.session(&session)),
-    );
-    [carts, orders, products, sessions]
+async fn check(app: &App, map: &Map, collection: Collection) -> Check {
+    let shards = map.collection(collection).map(|map| map.shards());
+    let shards: Vec<&ShardName> = shards.unwrap_or_default().into_iter().collect();
+    let asked = shards
+        .iter()
+        .map(|shard| answers(app, map, collection, shard));
+    let answers = join_all(asked).await;
+    let down = shards
+        .iter()
+        .zip(&answers)
+        .filter(|(_, answers)| !**answers);
+    let down: Vec<String> = down.map(|(shard, _)| shard.to_string()).collect();
+    Check {
+        collection: collection.name(),
+        // A collection that the map does not have is nowhere.
+        answers: down.is_empty() && !shards.is_empty(),
+        down,
+        shards: shards.len(),
+    }
 }
 
-async fn check<T>(
-    collection: &'static str,
-    read: impl Future<Output = Result<T, ShopError>>,
-) -> Check {
-    let found = timeout(Duration::from_millis(PROBE_MS_MAX), read).await;
-    let answers = match found {
-        Ok(Ok(_) | Err(ShopError::NotFound { .. })) => true,
+async fn answers(app: &App, map: &Map, collection: Collection, shard: &ShardName) -> bool {
+    let probe = app.shop.router().probe(map, collection, shard);
+    match timeout(Duration::from_millis(PROBE_MS_MAX), probe).await {
+        Ok(Ok(())) => true,
         Ok(Err(error)) => {
-            tracing::warn!(collection, %error, "a collection does not answer");
+            tracing::warn!(%collection, %error, "a shard does not answer");
             false
         }
         Err(_) => {
-            tracing::warn!(
-                collection,
-                after_ms = PROBE_MS_MAX,
-                "a collection is silent"
-            );
+            let after_ms = PROBE_MS_MAX;
+            tracing::warn!(%collection, %shard, after_ms, "a shard is silent");
             false
         }
-    };
-    Check {
-        collection,
-        answers,
     }
 }

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use model::{Attributes, DeviceType, ShopperSessionId, UserAgent, UserId, ZoneName};
@@ -13,8 +12,7 @@ use utoipa::ToSchema;
 use super::carts::CartAnswer;
 use super::sessions::SessionAnswer;
 use crate::answer;
-use crate::app::App;
-use crate::extract::{Json, Seen};
+use crate::extract::{Asked, Json, Seen};
 use crate::problem::Problem;
 use crate::schema::{Free, Id};
 
@@ -77,7 +75,7 @@ enum MergeOutcome {
     ),
 )]
 pub(crate) async fn login(
-    State(app): State<App>,
+    app: Asked,
     seen: Seen,
     Json(body): Json<NewLogin>,
 ) -> Result<Response, Problem> {

@@ -5,7 +5,6 @@ mod html;
 pub(crate) use html::{Html, html, whole_page};
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -52,7 +51,7 @@ pub(crate) async fn figures(State(app): State<App>) -> Result<Response, Problem>
 }
 
 fn view(app: &App) -> FiguresView {
-    let in_flight = app.in_flight.load(Ordering::Relaxed);
+    let in_flight = app.admission.in_flight();
     let totals = app.meters.totals();
     app.figures.view(app.world.elapsed(), &totals, in_flight)
 }

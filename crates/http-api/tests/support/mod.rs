@@ -88,8 +88,19 @@ impl Served {
 
     pub async fn with(limits: HttpLimits, search: Option<StoriedSearch>) -> Served {
         let world: Arc<dyn World> = Arc::new(RealWorld::new());
+        let router = two_shards(world.clone()).await;
+        Served::over(router, world, limits, search).await
+    }
+
+    /// The HTTP side may live in another world than the router.
+    pub async fn over(
+        router: Arc<Router>,
+        world: Arc<dyn World>,
+        limits: HttpLimits,
+        search: Option<StoriedSearch>,
+    ) -> Served {
         let shop = Shop::new(ShopConfig {
-            router: two_shards(world.clone()).await,
+            router,
             world: world.clone(),
             settings: Settings::default(),
         });
@@ -344,17 +355,29 @@ pub async fn read_all(mut stream: TcpStream) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-async fn two_shards(world: Arc<dyn World>) -> Arc<Router> {
+pub async fn two_shards(world: Arc<dyn World>) -> Arc<Router> {
     let names = ["shard-1", "shard-2"].map(|name| ShardName::new(name).unwrap());
     let engine = |name: &ShardName| {
         let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
         (name.clone(), engine)
     };
-    let shards: BTreeMap<ShardName, Arc<dyn Engine>> = names.iter().map(engine).collect();
+    let shards = names.iter().map(engine).collect();
+    let everywhere = |_: Collection| names.to_vec();
+    routed(world, shards, everywhere, Limits::default()).await
+}
+
+/// A router over these shards, each collection cut evenly over those it is told.
+pub async fn routed(
+    world: Arc<dyn World>,
+    shards: BTreeMap<ShardName, Arc<dyn Engine>>,
+    shards_of: impl Fn(Collection) -> Vec<ShardName>,
+    limits: Limits,
+) -> Arc<Router> {
     let layout = layout::embedded();
     let of_collection = |collection: Collection| {
         let key = layout.collection(collection).shard_key.clone();
-        let map = CollectionMap::cut_by(&layout.name, key, Cut::even_slots(&names));
+        let cut = Cut::even_slots(&shards_of(collection));
+        let map = CollectionMap::cut_by(&layout.name, key, cut);
         (collection, map)
     };
     let map = Map::first(Collection::ALL.into_iter().map(of_collection).collect());
@@ -365,7 +388,7 @@ async fn two_shards(world: Arc<dyn World>) -> Arc<Router> {
         control,
         world,
         writer: Writer::numbered(1),
-        limits: Limits::default(),
+        limits,
         map_view: MapView::ThisProcess,
     })
     .await

@@ -93,6 +93,7 @@ impl Course {
     pub(super) async fn again_in_doubt(
         &mut self,
         router: &Router,
+        shard: &ShardName,
         revision: Revision,
         reason: String,
     ) -> Result<Step, RouterError> {
@@ -100,7 +101,8 @@ impl Course {
             revision,
             reason: reason.clone(),
         });
-        if self.resends >= router.limits.unknown_resends_max {
+        // Out of resends, of time or of budget: it stays unknown.
+        if self.resends >= router.limits.unknown_resends_max || !router.may_go_again(Some(shard)) {
             return Err(RouterError::OutcomeUnknown { revision, reason });
         }
         self.resends += 1;
@@ -114,7 +116,9 @@ impl Course {
         router: &Router,
         error: RouterError,
     ) -> Result<Step, RouterError> {
-        if self.unavailable >= router.limits.unavailable_retries_max {
+        if self.unavailable >= router.limits.unavailable_retries_max
+            || !router.may_go_again(error.shard())
+        {
             return Err(error);
         }
         self.unavailable += 1;

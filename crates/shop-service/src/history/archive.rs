@@ -24,7 +24,7 @@ pub fn archive_feed(
     let history = shop.history.as_ref()?;
     let archive_after_ms = shop.settings.archive_after_ms;
     let cargo = FinishedOrders {
-        router: shop.router.clone(),
+        router: shop.router().clone(),
         world: shop.world.clone(),
         statuses: history.statuses.clone(),
         archive_after_ms,

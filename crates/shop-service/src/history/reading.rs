@@ -88,18 +88,28 @@ impl Shop {
     where
         F: Future<Output = Result<T, EngineError>>,
     {
+        let shard = &history.shard;
         let mut tries = 1;
         loop {
-            match ask().await {
+            self.router.in_time()?;
+            let place = self.router.enter(shard)?;
+            let answer = ask().await;
+            self.router.settle(shard, &answer);
+            drop(place);
+            match answer {
                 Ok(answer) => return Ok(answer),
-                Err(error) if may_go_again(&error) && tries < READ_TRIES_MAX => {
+                Err(error)
+                    if may_go_again(&error)
+                        && tries < READ_TRIES_MAX
+                        && self.router.may_go_again(Some(shard)) =>
+                {
                     tries += 1;
                     let pause = Duration::from_millis(READ_PAUSE_MS);
                     self.world.sleep(pause).await;
                 }
                 Err(source) => {
                     return Err(ShopError::Store(RouterError::Engine {
-                        shard: history.shard.clone(),
+                        shard: shard.clone(),
                         source,
                     }));
                 }

@@ -1,6 +1,5 @@
 //! Changing carts. Every change may be sent twice.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use model::{
@@ -12,8 +11,7 @@ use utoipa::ToSchema;
 
 use super::{CartAnswer, FOLDER, owner_of};
 use crate::answer;
-use crate::app::App;
-use crate::extract::{Json, PathId, PathIds, Seen};
+use crate::extract::{Asked, Json, PathId, PathIds, Seen};
 use crate::problem::Problem;
 use crate::schema::Id;
 
@@ -86,7 +84,7 @@ enum ClosedStatus {
     ),
 )]
 pub(crate) async fn open(
-    State(app): State<App>,
+    app: Asked,
     seen: Seen,
     Json(body): Json<NewCart>,
 ) -> Result<Response, Problem> {
@@ -113,7 +111,7 @@ pub(crate) async fn open(
     ),
 )]
 pub(crate) async fn put_item(
-    State(app): State<App>,
+    app: Asked,
     PathIds(id, product): PathIds<CartId, ProductId>,
     seen: Seen,
     Json(body): Json<NewItem>,
@@ -137,7 +135,7 @@ pub(crate) async fn put_item(
     ),
 )]
 pub(crate) async fn remove_item(
-    State(app): State<App>,
+    app: Asked,
     PathIds(id, product): PathIds<CartId, ProductId>,
     seen: Seen,
 ) -> Result<Response, Problem> {
@@ -155,7 +153,7 @@ pub(crate) async fn remove_item(
     ),
 )]
 pub(crate) async fn close(
-    State(app): State<App>,
+    app: Asked,
     PathId(id): PathId<CartId>,
     seen: Seen,
     Json(body): Json<Closing>,

@@ -1,13 +1,11 @@
 //! Reading carts.
 
-use axum::extract::State;
 use axum::response::Response;
 use model::{CartId, ShopperSessionId, UserId};
 
 use super::{CartAnswer, owner_of};
 use crate::answer;
-use crate::app::App;
-use crate::extract::{Conditions, PathId, Query, Seen, query_parameters};
+use crate::extract::{Asked, Conditions, PathId, Query, Seen, query_parameters};
 use crate::problem::Problem;
 use crate::schema::Id;
 
@@ -31,7 +29,7 @@ query_parameters!(
     ),
 )]
 pub(crate) async fn active(
-    State(app): State<App>,
+    app: Asked,
     seen: Seen,
     held: Conditions,
     Query(query): Query<OwnerQuery>,
@@ -53,7 +51,7 @@ pub(crate) async fn active(
     ),
 )]
 pub(crate) async fn by_id(
-    State(app): State<App>,
+    app: Asked,
     PathId(id): PathId<CartId>,
     seen: Seen,
     held: Conditions,

@@ -1,6 +1,5 @@
 //! Placing orders and moving them on.
 
-use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use model::{
@@ -13,8 +12,7 @@ use utoipa::ToSchema;
 
 use super::{FOLDER, OrderAnswer};
 use crate::answer;
-use crate::app::App;
-use crate::extract::{Json, Object, OrderKey, PathId, Precondition, Seen};
+use crate::extract::{Asked, Json, Object, OrderKey, PathId, Precondition, Seen};
 use crate::problem::Problem;
 use crate::schema::{Amount, Id};
 
@@ -89,7 +87,7 @@ enum WishedStatus {
     ),
 )]
 pub(crate) async fn place(
-    State(app): State<App>,
+    app: Asked,
     seen: Seen,
     OrderKey(key): OrderKey,
     Json(body): Json<NewOrder>,
@@ -137,7 +135,7 @@ pub(crate) async fn place(
     ),
 )]
 pub(crate) async fn change_status(
-    State(app): State<App>,
+    app: Asked,
     PathId(id): PathId<OrderId>,
     seen: Seen,
     Precondition(expected): Precondition,

@@ -1,6 +1,5 @@
 //! Reading orders.
 
-use axum::extract::State;
 use axum::response::Response;
 use layout::AccessPath;
 use model::{Order, OrderId, Timestamp, UserId};
@@ -8,8 +7,7 @@ use shop_service::Listing;
 
 use super::{OrderAnswer, OrderPage, Orders};
 use crate::answer;
-use crate::app::App;
-use crate::extract::{Conditions, PathId, Query, Seen, query_parameters};
+use crate::extract::{Asked, Conditions, PathId, Query, Seen, query_parameters};
 use crate::pages::Pages;
 use crate::problem::Problem;
 use crate::schema::{Id, Moment};
@@ -43,7 +41,7 @@ query_parameters!(OrdersQuery {
     ),
 )]
 pub(crate) async fn by_id(
-    State(app): State<App>,
+    app: Asked,
     PathId(id): PathId<OrderId>,
     seen: Seen,
     held: Conditions,
@@ -60,7 +58,7 @@ pub(crate) async fn by_id(
     responses((status = 200, description = "A page of orders", body = OrderPage)),
 )]
 pub(crate) async fn of_user(
-    State(app): State<App>,
+    app: Asked,
     PathId(user): PathId<UserId>,
     seen: Seen,
     Query(query): Query<OrdersQuery>,
@@ -83,7 +81,7 @@ pub(crate) async fn of_user(
     responses((status = 200, description = "A page of orders", body = OrderPage)),
 )]
 pub(crate) async fn of_period(
-    State(app): State<App>,
+    app: Asked,
     seen: Seen,
     Query(query): Query<OrdersQuery>,
 ) -> Result<Response, Problem> {

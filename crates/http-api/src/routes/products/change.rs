@@ -1,6 +1,5 @@
 //! Making and changing products.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use model::{Attributes, CategoryName, Description, Image, Money, ProductId, ProductName};
@@ -10,8 +9,7 @@ use utoipa::ToSchema;
 
 use super::ProductAnswer;
 use crate::answer;
-use crate::app::App;
-use crate::extract::{Json, PathId, Precondition, Seen};
+use crate::extract::{Asked, Json, PathId, Precondition, Seen};
 use crate::problem::Problem;
 use crate::schema::{Amount, Free, Id};
 
@@ -46,7 +44,7 @@ pub(crate) struct NewProduct {
     ),
 )]
 pub(crate) async fn put(
-    State(app): State<App>,
+    app: Asked,
     PathId(id): PathId<ProductId>,
     seen: Seen,
     Precondition(expected): Precondition,

@@ -1,6 +1,5 @@
 //! Reading products.
 
-use axum::extract::State;
 use axum::response::Response;
 use layout::AccessPath;
 use model::{CategoryName, Money, ProductId};
@@ -8,8 +7,7 @@ use utoipa::ToSchema;
 
 use super::{ProductAnswer, ProductSummary, Summaries};
 use crate::answer;
-use crate::app::App;
-use crate::extract::{Conditions, PathId, Query, Seen, query_parameters};
+use crate::extract::{Asked, Conditions, PathId, Query, Seen, query_parameters};
 use crate::pages::Pages;
 use crate::problem::Problem;
 use crate::schema::{Amount, Id};
@@ -53,7 +51,7 @@ pub(crate) struct ProductPage<'a> {
     ),
 )]
 pub(crate) async fn by_id(
-    State(app): State<App>,
+    app: Asked,
     PathId(id): PathId<ProductId>,
     seen: Seen,
     held: Conditions,
@@ -71,7 +69,7 @@ pub(crate) async fn by_id(
     responses((status = 200, description = "A page of products", body = ProductPage)),
 )]
 pub(crate) async fn of_category(
-    State(app): State<App>,
+    app: Asked,
     seen: Seen,
     Query(query): Query<CategoryQuery>,
 ) -> Result<Response, Problem> {

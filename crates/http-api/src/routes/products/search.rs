@@ -2,7 +2,6 @@
 
 use std::future::ready;
 
-use axum::extract::State;
 use axum::response::Response;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use model::{Product, ProductId};
@@ -11,8 +10,8 @@ use utoipa::ToSchema;
 
 use super::{ProductSummary, Summaries};
 use crate::answer;
-use crate::app::{App, SearchRefusal};
-use crate::extract::{Query, Seen, query_parameters};
+use crate::app::SearchRefusal;
+use crate::extract::{Asked, Query, Seen, query_parameters};
 use crate::pages::checked_limit;
 use crate::problem::{Code, Problem};
 
@@ -42,7 +41,7 @@ pub(crate) struct FoundProducts<'a> {
     responses((status = 200, description = "What was found", body = FoundProducts)),
 )]
 pub(crate) async fn search(
-    State(app): State<App>,
+    app: Asked,
     seen: Seen,
     Query(query): Query<SearchQuery>,
 ) -> Result<Response, Problem> {

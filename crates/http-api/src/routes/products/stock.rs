@@ -1,6 +1,5 @@
 //! Stock by zone.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use model::{Product, ProductId, Received, ZoneName};
@@ -10,8 +9,7 @@ use utoipa::ToSchema;
 
 use super::each_zone;
 use crate::answer;
-use crate::app::App;
-use crate::extract::{Json, PathId, PathIds, Seen};
+use crate::extract::{Asked, Json, PathId, PathIds, Seen};
 use crate::problem::Problem;
 use crate::schema::Id;
 
@@ -53,7 +51,7 @@ pub(crate) struct Delivery {
     ),
 )]
 pub(crate) async fn read(
-    State(app): State<App>,
+    app: Asked,
     PathId(id): PathId<ProductId>,
     seen: Seen,
 ) -> Result<Response, Problem> {
@@ -72,7 +70,7 @@ pub(crate) async fn read(
     ),
 )]
 pub(crate) async fn receive(
-    State(app): State<App>,
+    app: Asked,
     PathIds(id, zone): PathIds<ProductId, ZoneName>,
     seen: Seen,
     Json(body): Json<Delivery>,

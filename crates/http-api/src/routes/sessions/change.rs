@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use model::{Attributes, DeviceType, ShopperSessionId, UserAgent, UserId, ZoneName};
@@ -12,8 +11,7 @@ use utoipa::ToSchema;
 
 use super::{FOLDER, SessionAnswer};
 use crate::answer;
-use crate::app::App;
-use crate::extract::{Json, PathId, Seen};
+use crate::extract::{Asked, Json, PathId, Seen};
 use crate::problem::Problem;
 use crate::schema::{Free, Id};
 
@@ -41,7 +39,7 @@ pub(crate) struct NewSession {
     responses((status = 201, description = "The session", body = SessionAnswer)),
 )]
 pub(crate) async fn open(
-    State(app): State<App>,
+    app: Asked,
     seen: Seen,
     Json(body): Json<NewSession>,
 ) -> Result<Response, Problem> {
@@ -71,7 +69,7 @@ pub(crate) async fn open(
     ),
 )]
 pub(crate) async fn touch(
-    State(app): State<App>,
+    app: Asked,
     PathId(id): PathId<ShopperSessionId>,
     seen: Seen,
 ) -> Result<Response, Problem> {
@@ -90,7 +88,7 @@ pub(crate) async fn touch(
     ),
 )]
 pub(crate) async fn close(
-    State(app): State<App>,
+    app: Asked,
     PathId(id): PathId<ShopperSessionId>,
     seen: Seen,
 ) -> Result<Response, Problem> {

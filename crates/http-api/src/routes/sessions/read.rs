@@ -1,6 +1,5 @@
 //! Reading sessions.
 
-use axum::extract::State;
 use axum::response::Response;
 use layout::AccessPath;
 use model::{ShopperSession, ShopperSessionId, UserId};
@@ -10,8 +9,7 @@ use utoipa::ToSchema;
 
 use super::SessionAnswer;
 use crate::answer;
-use crate::app::App;
-use crate::extract::{Conditions, PathId, Query, Seen, query_parameters};
+use crate::extract::{Asked, Conditions, PathId, Query, Seen, query_parameters};
 use crate::pages::Pages;
 use crate::problem::Problem;
 
@@ -45,7 +43,7 @@ struct Sessions<'a>(&'a [Stored<ShopperSession>]);
     ),
 )]
 pub(crate) async fn by_id(
-    State(app): State<App>,
+    app: Asked,
     PathId(id): PathId<ShopperSessionId>,
     seen: Seen,
     held: Conditions,
@@ -62,7 +60,7 @@ pub(crate) async fn by_id(
     responses((status = 200, description = "A page of sessions", body = SessionPage)),
 )]
 pub(crate) async fn of_user(
-    State(app): State<App>,
+    app: Asked,
     PathId(user): PathId<UserId>,
     seen: Seen,
     Query(query): Query<SessionsQuery>,
