@@ -28,6 +28,7 @@ mod read;
 mod revisions;
 mod router;
 mod serving;
+mod survey;
 mod write;
 
 pub use counts::{Counter, RouterCounts};
@@ -41,4 +42,5 @@ pub use limits::{Limits, LimitsError};
 pub use map::{CollectionMap, Cut, Edit, Map, MapError, RangeStart, ShardName, SlotRun};
 pub use revisions::{ClockError, REVISION_STRIPES, RevisionClock};
 pub use router::{MapView, Router, RouterConfig};
+pub use survey::{SurveyPage, SurveyPlace};
 pub use write::Written;
