@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use layout::Load;
 use layout::schema::Part;
+use shop_service::{Place, ReconcileLimits};
 
 /// Keeps an online shop's carts, orders, products and sessions, and moves them
 /// while shoppers keep buying.
@@ -49,6 +50,14 @@ Examples:
   caravan map show --layout layouts/hybrid.toml --address mongo=mongodb://db1,db2/?replicaSet=shop
   caravan map watch --config shop.toml";
 
+const RECONCILE_EXAMPLES: &str = "\
+Examples:
+  caravan reconcile --layout layouts/hybrid.toml --address mongo=mongodb://db1,db2/?replicaSet=shop \\
+                    --address cassandra=10.0.0.1:9042       beside a shop that serves
+  caravan reconcile --data /var/lib/caravan --dry-run       of a directory that nothing serves
+
+Exit code 0: nothing is left. 1: something is left, or it was interrupted. 2: it failed.";
+
 const SCHEMA_EXAMPLES: &str = "\
 Examples:
   caravan layout schema layouts/hybrid.toml
@@ -80,6 +89,9 @@ pub enum Command {
     /// Look at the map: which shard serves which keys, and which processes have leases
     #[command(subcommand)]
     Map(MapCommand),
+    /// Look at every record, mend what crashes left half-done, and name what only people can decide
+    #[command(after_help = RECONCILE_EXAMPLES)]
+    Reconcile(ReconcileArguments),
     /// Look at what feeds the order history, and help it when it is stuck
     #[command(subcommand)]
     History(HistoryCommand),
@@ -248,6 +260,30 @@ pub struct PlaceArguments {
     pub address: Vec<String>,
 }
 
+#[derive(Debug, Args)]
+pub struct ReconcileArguments {
+    #[command(flatten)]
+    pub directory: DirectoryArguments,
+    /// A layout file, whose shop may be open
+    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    pub layout: Option<String>,
+    /// Where a shard of the layout is; may be given several times
+    #[arg(long, value_name = "SHARD=ADDRESS")]
+    pub address: Vec<String>,
+    /// Find, and mend nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print for programs
+    #[arg(long)]
+    pub json: bool,
+    /// Go on where an earlier one was interrupted, as it said
+    #[arg(long, value_name = "PLACE")]
+    pub from: Option<Place>,
+    /// Records and rows to look at in a second, at most
+    #[arg(long, value_name = "N", default_value_t = ReconcileLimits::default().records_per_s)]
+    pub records_per_s: u32,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum HistoryCommand {
     /// Show how far each feed of the order history is, and under which term
@@ -299,6 +335,16 @@ impl MapCommand {
 }
 
 impl PlaceArguments {
+    pub fn settings(&self) -> SettingsArguments {
+        SettingsArguments {
+            layout: self.layout.clone(),
+            address: self.address.clone(),
+            ..self.directory.settings()
+        }
+    }
+}
+
+impl ReconcileArguments {
     pub fn settings(&self) -> SettingsArguments {
         SettingsArguments {
             layout: self.layout.clone(),

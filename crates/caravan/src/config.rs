@@ -42,7 +42,12 @@ const VARIABLE_PREFIX: &str = "CARAVAN_";
 const FILE_VARIABLE: &str = "CARAVAN_CONFIG";
 
 /// Variables of the programs that build and test Caravan.
-const FOREIGN_PREFIXES: [&str; 3] = ["CARAVAN_BUILD_", "CARAVAN_MUTANTS_", "CARAVAN_TESTBED_"];
+const FOREIGN_PREFIXES: [&str; 4] = [
+    "CARAVAN_BUILD_",
+    "CARAVAN_FAULT_",
+    "CARAVAN_MUTANTS_",
+    "CARAVAN_TESTBED_",
+];
 
 /// The longest file. One with every key has a fiftieth of it.
 const FILE_BYTES_MAX: u64 = 256 * 1024;

@@ -21,6 +21,8 @@ mod shards;
 
 mod metered;
 
+mod faults;
+
 mod metrics;
 
 mod layout_command;
@@ -28,6 +30,8 @@ mod layout_command;
 mod map_command;
 
 mod history_command;
+
+mod reconcile_command;
 
 mod progress;
 
@@ -58,16 +62,20 @@ fn main() -> ExitCode {
         Err(error) => return not_understood(&error),
     };
     let mut out = io::stdout().lock();
-    let result = run(arguments.command, &mut out).and_then(|()| Ok(out.flush()?));
+    let result =
+        run(arguments.command, &mut out).and_then(|code| Ok(out.flush().map(|()| code)?));
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) if reader_left(&error) => ExitCode::SUCCESS,
         Err(error) => failed(&error.to_string()),
     }
 }
 
-fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
-    match command {
+fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let done = match command {
+        Command::Reconcile(wish) => {
+            return reconcile_command::run(&Config::load(&wish.settings())?, &wish, out);
+        }
         Command::Serve { sample, settings } => {
             let filling = if sample {
                 serve::Filling::Sample
@@ -96,7 +104,8 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
                 MapCommand::Watch { .. } => map_command::watch(&config, out),
             }
         }
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 fn layout(command: LayoutCommand, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use engine_api::{
     Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained, Maintenance,
     MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage,
-    Seal, SharedRecord, Timestamp, WriteContext,
+    Seal, SharedRecord, Stray, StrayEnd, StrayPage, StraySearch, Timestamp, WriteContext,
 };
 use engine_embedded::EmbeddedEngine;
 
@@ -24,6 +24,8 @@ pub enum Operation {
     RaiseFence,
     ClaimTerm,
     Maintain,
+    FindStrays,
+    MendStray,
 }
 
 /// Upper bounds of the latency's buckets, in microseconds; one more has no bound.
@@ -49,7 +51,7 @@ pub struct Meter {
 }
 
 impl Operation {
-    pub const ALL: [Operation; 10] = [
+    pub const ALL: [Operation; 12] = [
         Operation::Apply,
         Operation::ApplyTogether,
         Operation::Get,
@@ -60,6 +62,8 @@ impl Operation {
         Operation::RaiseFence,
         Operation::ClaimTerm,
         Operation::Maintain,
+        Operation::FindStrays,
+        Operation::MendStray,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -74,6 +78,8 @@ impl Operation {
             Operation::RaiseFence => "raise_fence",
             Operation::ClaimTerm => "claim_term",
             Operation::Maintain => "maintain",
+            Operation::FindStrays => "find_strays",
+            Operation::MendStray => "mend_stray",
         }
     }
 }
@@ -221,6 +227,16 @@ impl Engine for Metered {
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
         let work = self.engine.maintain(work);
         self.timed(Operation::Maintain, work).await
+    }
+
+    async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {
+        let work = self.engine.find_strays(search);
+        self.timed(Operation::FindStrays, work).await
+    }
+
+    async fn mend_stray(&self, stray: &Stray, now: Timestamp) -> Result<StrayEnd, EngineError> {
+        let work = self.engine.mend_stray(stray, now);
+        self.timed(Operation::MendStray, work).await
     }
 }
 

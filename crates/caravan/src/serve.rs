@@ -10,7 +10,7 @@
 //! The address is taken first, so that a taken port fails before the data is
 //! touched, and the data is closed last, when nobody can ask for it any more.
 
-mod signals;
+pub mod signals;
 
 mod tasks;
 

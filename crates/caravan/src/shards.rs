@@ -32,6 +32,7 @@ use shop_service::{OrderHistory, Settings, Shop, ShopConfig};
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
+use crate::faults;
 use crate::metered::Metered;
 
 /// Shards in one process: each has threads, files and a cache of its own.
@@ -174,7 +175,7 @@ impl Shards {
     ) -> Result<Shards> {
         let shared = matches!(map_view, MapView::Lease { .. });
         let router = Router::open(RouterConfig {
-            shards: as_engines(&engines),
+            shards: faults::asked(as_engines(&engines))?,
             control: control.clone(),
             world: Arc::new(RealWorld::new()),
             writer: WRITER,

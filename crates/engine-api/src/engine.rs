@@ -11,6 +11,7 @@ use crate::journal::{Fence, JournalPage, Position, Seal};
 use crate::query::{Page, Query, Scan, ScanPage};
 use crate::record::{Record, RecordKey};
 use crate::shared::SharedRecord;
+use crate::stray::{Stray, StrayEnd, StrayPage, StraySearch};
 
 /// A place where records live.
 ///
@@ -93,6 +94,10 @@ use crate::shared::SharedRecord;
 /// - E22 `maintain` forgets marks and journal entries older than asked, nothing
 ///   else, and at most as much as asked.
 ///
+/// - E25 `find_strays` meets every derived row that is missing, or that no record
+///   has, unless a change that is under way may be about to put it right; `mend_stray`
+///   puts it right and touches no row that follows its record (W9).
+///
 /// **Faults**
 /// - E23 An error other than `OutcomeUnknown` means that nothing was changed.
 /// - E24 What was acknowledged before a crash is there after it, with its
@@ -149,6 +154,15 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
 
     /// Collects garbage, a bounded piece at a time.
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError>;
+
+    /// None where one commit holds all tables of a record.
+    async fn find_strays(&self, _search: &StraySearch) -> Result<StrayPage, EngineError> {
+        Ok(StrayPage::default())
+    }
+
+    async fn mend_stray(&self, _stray: &Stray, _now: Timestamp) -> Result<StrayEnd, EngineError> {
+        Ok(StrayEnd::Follows)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

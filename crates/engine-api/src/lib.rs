@@ -21,6 +21,7 @@ mod record;
 mod revision;
 mod shared;
 mod stock;
+mod stray;
 mod validate;
 mod world;
 
@@ -51,5 +52,6 @@ pub use record::{
 pub use revision::{Revision, WRITERS_MAX, Writer};
 pub use shared::{Memo, SharedRecord};
 pub use stock::{stock_fields, stock_of};
+pub use stray::{RowFault, Stray, StrayEnd, StrayPage, StraySearch};
 pub use validate::{validate, validate_alone, validate_together};
 pub use world::{RealWorld, World};

@@ -31,6 +31,7 @@ mod read;
 mod revisions;
 mod router;
 mod serving;
+mod survey;
 mod write;
 
 pub use allowance::Precedence;
@@ -46,4 +47,5 @@ pub use limits::{Limits, LimitsError};
 pub use map::{CollectionMap, Cut, Edit, Map, MapError, RangeStart, ShardName, SlotRun};
 pub use revisions::{ClockError, REVISION_STRIPES, RevisionClock};
 pub use router::{MapView, Router, RouterConfig};
+pub use survey::{SurveyPage, SurveyPlace};
 pub use write::Written;

@@ -62,6 +62,10 @@ impl OrderHistory {
     pub fn shard(&self) -> &ShardName {
         &self.shard
     }
+
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        self.engine.as_ref()
+    }
 }
 
 /// An order under way changes all the time, and an aborted one never was an order:

@@ -29,11 +29,17 @@ mod history;
 
 mod sweeper;
 
+mod reconcile;
+
 pub use carts::{ItemWish, Merge, MergeEnd};
 pub use error::{Noun, ShopError};
 pub use history::{HistoryError, OrderHistory, archive_feed, archive_feed_name};
 pub use orders::{LineWish, OrderWish, Placed};
 pub use products::ProductWish;
+pub use reconcile::{
+    Kind, Left, Place, PlaceError, ReconcileLimits, ReconcileLimitsError, Reconciler, Report,
+    Round, Step, Tally, Wish,
+};
 pub use sessions::{Login, SessionWish};
 pub use settings::Settings;
 pub use shop::{Listing, Made, PageWish, Shop, ShopConfig, Stored};

@@ -57,7 +57,7 @@ impl Shop {
         Ok(swept)
     }
 
-    async fn sweep_one(&self, record: &Record) -> Result<OrderStatus, ShopError> {
+    pub(crate) async fn sweep_one(&self, record: &Record) -> Result<OrderStatus, ShopError> {
         let mut current = Current::of(record)?;
         if current.status() == OrderStatus::Pending {
             let mut next = current.kept.clone();

@@ -94,8 +94,14 @@ impl Answer {
 impl Server {
     /// Serves the folder's `caravan-data` at a free port.
     pub fn start(folder: &Path, arguments: &[&str]) -> Server {
+        Server::start_with(folder, arguments, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    pub fn start_with(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Server {
         let mut log = tempfile::tempfile().unwrap();
         let mut child = command(folder)
+            .envs(variables.iter().copied())
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(arguments)
             .stdin(Stdio::null())
@@ -140,7 +146,24 @@ impl Server {
         self.send("POST", path, &[], body)
     }
 
+    pub fn put(&self, path: &str, body: &Value) -> Answer {
+        let answer = self.send("PUT", path, &[], &body.to_string());
+        assert!(answer.status < 300, "{path}: {}", answer.text);
+        answer
+    }
+
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        self.attempt(method, path, headers, body).unwrap()
+    }
+
+    /// The same of a server that may not live to answer.
+    pub fn attempt(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Result<Answer, ureq::Error> {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.url));
@@ -153,12 +176,12 @@ impl Server {
             let request = request.header("content-type", "application/json");
             self.agent.run(request.body(body.to_owned()).unwrap())
         };
-        let mut response = response.unwrap();
-        Answer {
+        let mut response = response?;
+        Ok(Answer {
             status: response.status().as_u16(),
             headers: response.headers().clone(),
-            text: response.body_mut().read_to_string().unwrap(),
-        }
+            text: response.body_mut().read_to_string()?,
+        })
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -62,7 +62,7 @@ impl Shop {
         Ok(carts)
     }
 
-    async fn merge_cart(
+    pub(crate) async fn merge_cart(
         &self,
         mut guest: CartRecord,
         user: &UserId,

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -85,6 +85,8 @@ struct Mortal {
     /// After the next read, or the next write, once. All live shards have one in common.
     after_read: Arc<Mutex<Option<Happening>>>,
     after_write: Mutex<Option<Happening>>,
+    /// After the next scans of live records, one each, on whatever shard.
+    after_scans: Arc<Mutex<VecDeque<Option<Happening>>>>,
 }
 
 impl fmt::Debug for Mortal {
@@ -159,7 +161,12 @@ impl Engine for Mortal {
     }
 
     async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
-        self.memory.scan(scan).await
+        let answer = self.memory.scan(scan).await;
+        let happening = self.after_scans.lock().unwrap().pop_front().flatten();
+        if let Some(happening) = happening {
+            happening.await;
+        }
+        answer
     }
 
     async fn journal_end(&self) -> Result<Position, EngineError> {
@@ -234,9 +241,15 @@ impl Stage {
             })
         };
         let live = Arc::default();
+        let after_scans: Arc<Mutex<VecDeque<Option<Happening>>>> = Arc::default();
         let shards: BTreeMap<ShardName, Arc<Mortal>> = names
             .into_iter()
-            .map(|name| (name, mortal(&live)))
+            .map(|name| {
+                let mut shard = mortal(&live);
+                let own = Arc::get_mut(&mut shard).expect("a new one has one holder");
+                own.after_scans = after_scans.clone();
+                (name, shard)
+            })
             .collect();
         let history = mortal(&Arc::default());
         let as_engine = |(name, shard): (&ShardName, &Arc<Mortal>)| {
@@ -319,6 +332,15 @@ impl Stage {
     pub fn after_reading_live(&self, happening: Happening) {
         let shard = self.shards.values().next().unwrap();
         *shard.after_read.lock().unwrap() = Some(happening);
+    }
+
+    /// After the scan of live records that comes after so many others.
+    pub fn after_scanning_live(&self, others: usize, happening: Happening) {
+        let shard = self.shards.values().next().unwrap();
+        let mut scans = shard.after_scans.lock().unwrap();
+        scans.clear();
+        scans.extend((0..others).map(|_| None));
+        scans.push_back(Some(happening));
     }
 
     /// Orders that live on the shards, and in the history.
