@@ -104,6 +104,8 @@ pub enum End {
     /// Definitely not applied.
     Refused {
         why: String,
+        /// What the store met, if it was asked.
+        met: Option<Outcome>,
     },
     Unknown {
         why: String,
@@ -359,7 +361,7 @@ impl fmt::Display for End {
         match self {
             End::Pending => f.write_str("none"),
             End::Done { revision } => write!(f, "done {revision}"),
-            End::Refused { why } => write!(f, "refused, {why}"),
+            End::Refused { why, .. } => write!(f, "refused, {why}"),
             End::Unknown { why } => write!(f, "unknown, {why}"),
             End::Image(None) => f.write_str("nothing there"),
             End::Image(Some(image)) => f.write_str(&shown(image)),

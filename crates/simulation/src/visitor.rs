@@ -345,11 +345,27 @@ impl Answer for (Made, Stored<Product>) {
 
 impl Answer for Stored<Product> {
     fn told(&self) -> Told {
-        Told::Done
+        Told::Product {
+            product: self.value.clone(),
+        }
     }
 
     fn revision(&self) -> Option<Revision> {
         Some(self.revision)
+    }
+}
+
+/// A product's page. Stock is numbered with every sale: a visitor that kept the number
+/// would send each later change above all of them, and no clock would matter any more.
+pub(super) struct Page(pub(super) Stored<Product>);
+
+impl Answer for Page {
+    fn told(&self) -> Told {
+        self.0.told()
+    }
+
+    fn revision(&self) -> Option<Revision> {
+        None
     }
 }
 

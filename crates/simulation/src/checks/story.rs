@@ -79,6 +79,7 @@ impl Story {
             number,
             End::Refused {
                 why: "said so".to_owned(),
+                met: None,
             },
         );
     }
