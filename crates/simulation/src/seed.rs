@@ -1,5 +1,6 @@
 //! One seed: the world it makes, lived through to the quiet end.
 
+mod servers;
 mod setting;
 
 mod opening;
@@ -12,18 +13,18 @@ mod looking;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine_api::{FenceKind, Position};
+use engine_api::Position;
 use router::{Limits, ShardName};
 use tokio::time::Instant;
 
 use crate::chance::Chance;
 use crate::checks;
 use crate::control::FaultyControl;
-use crate::engine::FaultyEngine;
 use crate::link::Link;
 use crate::recording::{History, Recording};
 use crate::shopper::Shared;
 use crate::visitor::Hall;
+use servers::Servers;
 
 const HISTORY_STATUSES: [&str; 3] = ["delivered", "cancelled", "returned"];
 
@@ -60,17 +61,13 @@ pub fn live(seed: u64) -> Lived {
 struct Stage {
     chance: Chance,
     started: Instant,
-    fence_kind: FenceKind,
     recording: Recording,
-    shards: BTreeMap<ShardName, Arc<FaultyEngine>>,
+    servers: Servers,
     control: Arc<FaultyControl>,
-    /// Keeps finished orders, in seeds that have it.
-    archive: Option<Arc<FaultyEngine>>,
     company: Company,
     limits: Limits,
     shared: Arc<Shared>,
     hall: Arc<Hall>,
-    serving: Vec<ShardName>,
     origins: BTreeMap<ShardName, Position>,
 }
 
@@ -80,6 +77,7 @@ impl Stage {
         self.links().for_each(Link::disturb);
         let mut tasks = self.shoppers();
         tasks.extend(self.visitors());
+        tasks.extend(self.watchers());
         tasks.extend(self.movers());
         tasks.extend(self.crashes());
         tasks.extend(self.pauses());
@@ -105,15 +103,9 @@ impl Stage {
     }
 
     fn links(&self) -> impl Iterator<Item = &Link> {
-        self.engines()
+        self.servers
+            .all()
             .map(|(_, engine)| &engine.link)
             .chain([&self.control.link])
-    }
-
-    /// The shards, and the archive if there is one.
-    fn engines(&self) -> impl Iterator<Item = (&ShardName, &Arc<FaultyEngine>)> {
-        let archive = self.archive.iter();
-        let archive = archive.map(|archive| (&archive.server().shard, archive));
-        self.shards.iter().chain(archive)
     }
 }

@@ -19,7 +19,7 @@ impl Stage {
             last.map(|published| Arc::clone(&published.map))
         });
         let map = map.expect("a first map was published");
-        for (name, engine) in &self.shards {
+        for (name, engine) in &self.servers.shards {
             for collection in Collection::ALL {
                 let scan = Scan {
                     collection,
@@ -37,7 +37,7 @@ impl Stage {
                 self.recording.with(|history| history.standing.extend(own));
             }
         }
-        if let Some(archive) = &self.archive {
+        if let Some(archive) = &self.servers.archive {
             self.look_into(archive).await;
         }
     }
@@ -118,7 +118,7 @@ impl Stage {
     }
 
     pub(super) async fn read_journals(&self) {
-        for (name, engine) in self.engines() {
+        for (name, engine) in self.servers.all() {
             let memory = &engine.server().memory;
             let origin = &self.origins[name];
             let page = memory

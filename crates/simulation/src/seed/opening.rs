@@ -8,6 +8,7 @@ use router::MapKeeper;
 use tokio::task::JoinHandle;
 
 use super::Stage;
+use super::servers::Kinds;
 use crate::scenery::{
     GOODS, GOODS_PIECES, PIECES, PRODUCTS, create, first_map, product, product_header, stock,
 };
@@ -17,7 +18,7 @@ use crate::visitor::Visitor;
 impl Stage {
     pub(super) async fn open(&mut self) {
         let mut origins = BTreeMap::new();
-        for (name, engine) in self.engines() {
+        for (name, engine) in self.servers.all() {
             let origin = engine.server().memory.journal_end().await;
             let origin = origin.expect("the memory engine has a journal");
             origins.insert(name.clone(), origin);
@@ -25,7 +26,7 @@ impl Stage {
         self.origins = origins;
         let keeper = MapKeeper::new(Arc::clone(&self.control) as Arc<dyn ControlStore>);
         keeper
-            .publish(&first_map(&self.serving))
+            .publish(&first_map(|collection| self.servers.serving(collection)))
             .await
             .expect("nothing is in the way of a first map");
         for process in &self.shared.processes {
@@ -33,7 +34,7 @@ impl Stage {
             if self.company.visitors > 0 {
                 process.start_sweeper();
             }
-            if self.archive.is_some() {
+            if self.servers.archive.is_some() {
                 process.start_archiver();
             }
         }
@@ -68,6 +69,18 @@ impl Stage {
                 tokio::spawn(async move { shopper.go_shopping().await })
             })
             .collect()
+    }
+
+    /// Where orders live apart from their stock or go to an archive, somebody watches them.
+    pub(super) fn watchers(&self) -> Vec<JoinHandle<()>> {
+        let watches = self.servers.archive.is_some() || self.servers.kinds == Kinds::OrdersApart;
+        let number = self.company.visitors + 2;
+        let watcher = watches.then(|| {
+            let chance = self.chance.stream("watcher");
+            let watcher = Visitor::new(number, Arc::clone(&self.hall), chance);
+            tokio::spawn(async move { watcher.watch().await })
+        });
+        watcher.into_iter().collect()
     }
 
     pub(super) fn visitors(&self) -> Vec<JoinHandle<()>> {

@@ -49,7 +49,7 @@ impl Stage {
 
     /// Archives until nothing is left to do, and looks at every order once more.
     pub(super) async fn archive_up(&self) {
-        if self.archive.is_none() {
+        if self.servers.archive.is_none() {
             return;
         }
         sleep(UNTIL_ALL_IS_OLD).await;

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use engine_api::{ControlStore, Engine, FenceKind, Together};
 use model::Lifetime;
-use router::{Limits, ShardName};
+use router::Limits;
 use shop_service::{OrderHistory, Settings};
 use tokio::time::Instant;
 
+use super::servers::{Finished, Kinds, Servers};
 use super::{Company, HISTORY_STATUSES, Stage};
 use crate::chance::Chance;
 use crate::clock::SimulatedWorld;
 use crate::control::FaultyControl;
-use crate::engine::FaultyEngine;
 use crate::link::{Link, Weather};
 use crate::recording::Recording;
 use crate::scenery::{GOODS_PIECES, Marks};
@@ -55,6 +55,8 @@ const SWEEP_AFTER_S: u32 = 1;
 const IMPATIENCE: Duration = Duration::from_millis(850);
 /// Among the seeds without shoppers, who know nothing of a history.
 const HISTORY_PERCENT: u64 = 60;
+/// Among the same: shoppers sell an order with its stock in one commit.
+const ORDERS_APART_PERCENT: u64 = 45;
 /// Longer than clocks differ here, as it must be.
 const ARCHIVE_AFTER_MS: u64 = 650;
 
@@ -63,41 +65,22 @@ impl Stage {
         let mut chance = Chance::new(seed).stream("stage");
         let mut chance_of_company = Chance::new(seed).stream("company");
         let by_lease = chance.percent(BY_LEASE_PERCENT);
-        let fence_kind = if by_lease {
-            FenceKind::ByLease
-        } else {
-            FenceKind::InStore
-        };
         let weather = Weather::of_seed(&mut chance);
         let started = Instant::now();
-        let recording = Recording::new(fence_kind);
-        let link = |name: &str| Link::new(weather, Chance::new(seed).stream(name));
-        let names: Vec<ShardName> = ["a", "b", "c"]
-            .into_iter()
-            .take(if chance.percent(40) { 3 } else { 2 })
-            .map(|name| ShardName::new(name).expect("a letter is a shard's name"))
-            .collect();
-        let shards: BTreeMap<ShardName, Arc<FaultyEngine>> = names
-            .iter()
-            .map(|name| {
-                let link = link(name.as_str());
-                let engine = FaultyEngine::new(name.clone(), fence_kind, link, recording.clone());
-                (name.clone(), Arc::new(engine))
-            })
-            .collect();
-        let control = Arc::new(FaultyControl::new(link("control"), recording.clone()));
-        let engines = shards.iter().map(|(name, engine)| {
+        let recording = Recording::new();
+        let company = *chance_of_company.pick(&COMPANIES);
+        let mut servers = Servers::of_seed(
+            Self::kinds(seed, company, by_lease),
+            weather,
+            &Chance::new(seed),
+            &mut chance,
+            &recording,
+        );
+        let link = Link::new(weather, Chance::new(seed).stream("control"));
+        let control = Arc::new(FaultyControl::new(link, recording.clone()));
+        let engines = servers.shards.iter().map(|(name, engine)| {
             let engine: Arc<dyn Engine> = engine.clone();
             (name.clone(), engine)
-        });
-        let company = *chance_of_company.pick(&COMPANIES);
-        let keeps_apart =
-            company.shoppers == 0 && Chance::new(seed).stream("history").percent(HISTORY_PERCENT);
-        let archive = keeps_apart.then(|| {
-            let name = ShardName::new("archive").expect("a word is a shard's name");
-            let link = link("archive");
-            let engine = FaultyEngine::new(name, fence_kind, link, recording.clone());
-            Arc::new(engine)
         });
         let lease_ms = chance_of_company.between(LEASE_MS_LEAST, LEASE_MS_MOST);
         let limits = Limits {
@@ -119,7 +102,7 @@ impl Stage {
         let site = Arc::new(Site {
             shards: engines.collect(),
             control: Arc::clone(&control) as Arc<dyn ControlStore>,
-            history: archive.as_ref().map(|archive| {
+            history: servers.archive.as_ref().map(|archive| {
                 let statuses = HISTORY_STATUSES.map(str::to_owned);
                 let name = archive.server().shard.clone();
                 OrderHistory::new(name, Arc::clone(archive) as Arc<dyn Engine>, &statuses)
@@ -151,9 +134,9 @@ impl Stage {
             processes: processes.clone(),
             recording: recording.clone(),
             marks: Marks::default(),
-            together: match fence_kind {
-                FenceKind::InStore => Together::Atomic,
-                FenceKind::ByLease => Together::Unsupported,
+            together: match servers.kinds {
+                Kinds::Alike(FenceKind::InStore) => Together::Atomic,
+                Kinds::Alike(FenceKind::ByLease) | Kinds::OrdersApart => Together::Unsupported,
             },
             orders: Mutex::default(),
         });
@@ -167,30 +150,40 @@ impl Stage {
             pieces: AtomicU32::new(0),
             keys: AtomicU64::new(0),
             received: AtomicU64::new(GOODS_PIECES),
-            interest: match &archive {
+            interest: match &servers.archive {
                 Some(_) => Interest::Orders,
                 None => Interest::Everything,
             },
         });
-        let serving = if fence_kind == FenceKind::ByLease || chance.percent(60) {
-            vec![names[0].clone()]
-        } else {
-            names[..2].to_vec()
-        };
+        servers.spread(&mut chance);
         Stage {
             chance,
             started,
-            fence_kind,
             recording,
-            shards,
+            servers,
             control,
-            archive,
             company,
             limits,
             shared,
             hall,
-            serving,
             origins: BTreeMap::new(),
         }
+    }
+
+    /// Drawn apart from everything else, so that a seed without them stays as it was.
+    fn kinds(seed: u64, company: Company, by_lease: bool) -> (Kinds, Finished) {
+        let draws = |what: &str, percent: u64| {
+            company.shoppers == 0 && Chance::new(seed).stream(what).percent(percent)
+        };
+        let kinds = match (draws("engines", ORDERS_APART_PERCENT), by_lease) {
+            (true, _) => Kinds::OrdersApart,
+            (false, true) => Kinds::Alike(FenceKind::ByLease),
+            (false, false) => Kinds::Alike(FenceKind::InStore),
+        };
+        let finished = match draws("history", HISTORY_PERCENT) {
+            true => Finished::GoToTheArchive,
+            false => Finished::StayLive,
+        };
+        (kinds, finished)
     }
 }

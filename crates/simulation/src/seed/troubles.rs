@@ -34,8 +34,7 @@ impl Stage {
                 let chance = self.chance.stream(&format!("mover of {collection}"));
                 let supervisor = Supervisor {
                     collection,
-                    fence_kind: self.fence_kind,
-                    shards: self.shards.clone(),
+                    shards: self.servers.shards_for(collection),
                     control: Arc::clone(&self.control) as Arc<dyn ControlStore>,
                     limits: self.limits.clone(),
                     world: self.movers_world(collection),
@@ -51,7 +50,7 @@ impl Stage {
         (0..self.chance.below(CRASHES_MAX + 1))
             .map(|_| {
                 let sweeps = self.company.visitors > 0;
-                let archives = self.archive.is_some();
+                let archives = self.servers.archive.is_some();
                 let process = Arc::clone(self.chance.pick(&self.shared.processes));
                 let at = Duration::from_millis(self.chance.below(CRASH_AT_MS_MAX));
                 let down = Duration::from_millis(self.chance.between(1, DOWN_MS_MAX));
