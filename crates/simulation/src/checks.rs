@@ -5,6 +5,7 @@ mod applied;
 mod carts;
 mod endings;
 mod headers;
+mod instants;
 mod journal;
 mod listings;
 mod merges;
@@ -26,7 +27,7 @@ type Check = fn(&History) -> Vec<String>;
 
 /// Everything that should not have happened.
 pub fn judge(history: &History) -> Vec<String> {
-    let checks: [(&str, Check); 14] = [
+    let checks: [(&str, Check); 15] = [
         ("applied", applied::check),
         ("registers", registers::check),
         ("headers", headers::check),
@@ -41,6 +42,7 @@ pub fn judge(history: &History) -> Vec<String> {
         ("carts", carts::check),
         ("merges", merges::check),
         ("sessions", sessions::check),
+        ("instants", instants::check),
     ];
     let mut breaches = history.breaches.clone();
     for (name, check) in checks {

@@ -50,6 +50,7 @@ impl FaultyEngine {
             // A straggler of two collections would land by half where one of
             // them has moved away.
             capabilities.together = Together::Unsupported;
+            recording.with(|history| history.by_lease.insert(shard.clone()));
         }
         let server = Arc::new(Server {
             shard,

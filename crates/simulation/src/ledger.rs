@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use model::{
-    Cart, CartId, CartOwner, CartStatus, Money, Order, OrderId, OrderStatus, ProductId,
+    Cart, CartId, CartOwner, CartStatus, Money, Order, OrderId, OrderStatus, Product, ProductId,
     ShopperSessionId, UserId,
 };
 use shop_service::{Made, MergeEnd, OrderWish, ShopError};
@@ -67,6 +67,9 @@ pub enum Wish {
         order: OrderId,
         status: OrderStatus,
     },
+    ReadProduct {
+        product: ProductId,
+    },
     SetPrice {
         product: ProductId,
         price: Money,
@@ -99,6 +102,9 @@ pub enum Told {
     Session {
         session: ShopperSessionId,
     },
+    Product {
+        product: Product,
+    },
     Merged {
         end: MergeEnd,
     },
@@ -120,6 +126,7 @@ impl Deed {
             | Told::Order { .. }
             | Told::Orders { .. }
             | Told::Session { .. }
+            | Told::Product { .. }
             | Told::Merged { .. } => true,
             Told::Nothing | Told::Refused { .. } | Told::Unknown { .. } => false,
         }
@@ -165,6 +172,7 @@ impl fmt::Display for Wish {
             Wish::ReadOrder { order } => write!(f, "read order {order}"),
             Wish::ListOrders { user } => write!(f, "list the orders of {user}"),
             Wish::ChangeStatus { order, status } => write!(f, "make order {order} {status:?}"),
+            Wish::ReadProduct { product } => write!(f, "read product {product}"),
             Wish::SetPrice { product, price } => write!(f, "set the price of {product} to {price}"),
             Wish::Receive { product, total } => write!(f, "have received {total} {product}"),
         }
@@ -194,6 +202,13 @@ impl fmt::Display for Told {
                 write!(f, "orders {}", ids.collect::<Vec<_>>().join(" "))
             }
             Told::Session { session } => write!(f, "session {session}"),
+            Told::Product { product } => {
+                write!(f, "product {} for {}", product.id(), product.price)?;
+                for (key, stock) in product.stocks() {
+                    write!(f, ", {} in {}", stock.available(), key.zone)?;
+                }
+                Ok(())
+            }
             Told::Merged { end } => write!(f, "{end:?}"),
             Told::Refused { why } => write!(f, "refused, {why}"),
             Told::Unknown { why } => write!(f, "unknown, {why}"),

@@ -21,6 +21,7 @@ pub mod clock;
 pub mod control;
 pub mod engine;
 pub mod ledger;
+pub mod linear;
 pub mod link;
 pub mod mover;
 pub mod pausing;

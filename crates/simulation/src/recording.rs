@@ -4,13 +4,13 @@
 //! One thread runs a seed, so that the order in which things are recorded is
 //! the order in which they happened; a [`Moment`] is a place in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use engine_api::{
-    Change, EngineError, Fence, FenceKind, MoverTerm, Outcome, Query, Record, RecordKey, Revision,
+    Change, EngineError, Fence, MoverTerm, Outcome, Query, Record, RecordKey, Revision,
     WriteContext,
 };
 use router::{Map, ShardName};
@@ -50,7 +50,8 @@ pub struct History {
     pub sweeps: Sweeps,
     /// Orders in the archive at the end.
     pub archived: usize,
-    pub fence_kind: FenceKind,
+    /// Servers that know no fences.
+    pub by_lease: BTreeSet<ShardName>,
     pub crashes: u64,
     pub pauses: u64,
     /// Pauses that outlasted the lease.
@@ -104,6 +105,8 @@ pub enum End {
     /// Definitely not applied.
     Refused {
         why: String,
+        /// What the store met, if it was asked.
+        met: Option<Outcome>,
     },
     Unknown {
         why: String,
@@ -153,13 +156,16 @@ pub struct Published {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(usize);
 
+impl Default for Recording {
+    fn default() -> Recording {
+        Recording::new()
+    }
+}
+
 impl Recording {
     /// Starts at the present virtual time.
-    pub fn new(fence_kind: FenceKind) -> Recording {
-        Recording(Arc::new(Mutex::new(History::new(
-            fence_kind,
-            Instant::now(),
-        ))))
+    pub fn new() -> Recording {
+        Recording(Arc::new(Mutex::new(History::new(Instant::now()))))
     }
 
     pub fn note(&self, what: impl fmt::Display) -> Moment {
@@ -261,7 +267,7 @@ impl Recording {
 }
 
 impl History {
-    pub fn new(fence_kind: FenceKind, started: Instant) -> History {
+    pub fn new(started: Instant) -> History {
         History {
             started,
             events: Vec::new(),
@@ -277,7 +283,7 @@ impl History {
             standing: Vec::new(),
             sweeps: Sweeps::default(),
             archived: 0,
-            fence_kind,
+            by_lease: BTreeSet::new(),
             crashes: 0,
             pauses: 0,
             leases_run_out: 0,
@@ -359,7 +365,7 @@ impl fmt::Display for End {
         match self {
             End::Pending => f.write_str("none"),
             End::Done { revision } => write!(f, "done {revision}"),
-            End::Refused { why } => write!(f, "refused, {why}"),
+            End::Refused { why, .. } => write!(f, "refused, {why}"),
             End::Unknown { why } => write!(f, "unknown, {why}"),
             End::Image(None) => f.write_str("nothing there"),
             End::Image(Some(image)) => f.write_str(&shown(image)),

@@ -35,6 +35,8 @@ pub const GOODS: [&str; 2] = ["mug", "pen"];
 pub const GOODS_CATEGORY: &str = "kitchen";
 /// Pieces of each of the goods that are there at first.
 pub const GOODS_PIECES: u64 = 9;
+/// Where finished orders are kept, in seeds that keep them apart.
+pub const ARCHIVE: &str = "archive";
 pub const ZONE: &str = "north";
 /// Carts of one user that a move may pick by name.
 const CARTS_NAMED: u64 = 3;
@@ -53,13 +55,13 @@ impl Marks {
     }
 }
 
-/// The first map: every collection cut alike.
-pub fn first_map(shards: &[ShardName]) -> Map {
+/// The first map: every collection cut alike, over the shards that serve it.
+pub fn first_map<'a>(serving: impl Fn(Collection) -> &'a [ShardName]) -> Map {
     let collections = Collection::ALL.into_iter().map(|collection| {
         let shard_key = vec![routing_field(collection)];
         (
             collection,
-            CollectionMap::cut_by("simulated", shard_key, Cut::even_slots(shards)),
+            CollectionMap::cut_by("simulated", shard_key, Cut::even_slots(serving(collection))),
         )
     });
     Map::first(collections.collect())

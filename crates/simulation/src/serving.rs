@@ -230,7 +230,7 @@ impl Process {
         let mut feeds = self.site.feeds(&shop);
         let (number, world) = (self.number, Arc::clone(&self.world));
         let recording = self.site.recording.clone();
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(self.pause.over(async move {
             loop {
                 for feed in &mut feeds {
                     let passed = feed.pass().await;
@@ -243,7 +243,7 @@ impl Process {
                 };
                 sleep(Duration::from_millis(rest_ms)).await;
             }
-        });
+        }));
         self.lock().archiver = Some(task);
     }
 

@@ -98,6 +98,7 @@ impl Shopper {
                     }
                     Ok(written) => End::Refused {
                         why: format!("{:?}", written.outcome),
+                        met: Some(written.outcome),
                     },
                     Err(error @ RouterError::OutcomeUnknown { .. }) => End::Unknown {
                         why: error.to_string(),
@@ -106,6 +107,7 @@ impl Shopper {
                         report_if_impossible(&recording, &error);
                         End::Refused {
                             why: error.to_string(),
+                            met: None,
                         }
                     }
                 };

@@ -29,6 +29,10 @@ const THINKS_MS_MAX: u64 = 80;
 /// Where orders go to a history, visitors stay until they do.
 const LINGERS_MS_MAX: u64 = 450;
 const LINGERS_ERRANDS_MAX: u64 = 10;
+/// Looks of somebody who watches the orders, and the time between two.
+const WATCHES: u64 = 30;
+const WATCHES_MS_MAX: u64 = 200;
+const WATCHES_LISTS_PERCENT: u64 = 40;
 /// How often a visitor asks at the process it is used to, in percent.
 const AT_HOME_PERCENT: u64 = 70;
 
@@ -104,6 +108,21 @@ impl Visitor {
                 50..=64 => self.follow_order().await,
                 65..=89 => self.return_order().await,
                 _ => self.buy_again().await,
+            }
+        }
+    }
+
+    /// Looks at everybody's orders all the time, wherever they are just then.
+    pub async fn watch(&self) {
+        for _ in 0..WATCHES {
+            let pause = self.chance().below(WATCHES_MS_MAX);
+            sleep(Duration::from_millis(pause)).await;
+            let known = locked(&self.hall.orders).clone();
+            if known.is_empty() || self.percent(WATCHES_LISTS_PERCENT) {
+                self.list_orders(&self.user()).await;
+            } else {
+                let order = self.chance().pick(&known).clone();
+                self.read_order(order).await;
             }
         }
     }
@@ -345,11 +364,27 @@ impl Answer for (Made, Stored<Product>) {
 
 impl Answer for Stored<Product> {
     fn told(&self) -> Told {
-        Told::Done
+        Told::Product {
+            product: self.value.clone(),
+        }
     }
 
     fn revision(&self) -> Option<Revision> {
         Some(self.revision)
+    }
+}
+
+/// A product's page. Stock is numbered with every sale: a visitor that kept the number
+/// would send each later change above all of them, and no clock would matter any more.
+pub(super) struct Page(pub(super) Stored<Product>);
+
+impl Answer for Page {
+    fn told(&self) -> Told {
+        self.0.told()
+    }
+
+    fn revision(&self) -> Option<Revision> {
+        None
     }
 }
 

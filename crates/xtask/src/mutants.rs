@@ -37,9 +37,9 @@ pub struct Options {
     /// Every mutation
     #[arg(long, conflicts_with_all = ["only", "few"])]
     all: bool,
-    /// One mutation: the name of its file in mutants/, without .toml
-    #[arg(long, value_name = "NAME", conflicts_with = "few")]
-    only: Option<String>,
+    /// These mutations: the names of their files in mutants/, without .toml
+    #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with = "few")]
+    only: Vec<String>,
     /// So many, rotating from day to day
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=FEW_MAX))]
     few: Option<u64>,
@@ -48,16 +48,16 @@ pub struct Options {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
     All,
-    Only(String),
+    Only(Vec<String>),
     Few(usize),
 }
 
 pub fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Verdict> {
-    let selection = match (&options.only, options.few) {
-        (Some(name), _) => Selection::Only(name.clone()),
-        (None, Some(few)) => Selection::Few(usize::try_from(few)?),
-        (None, None) if options.all => Selection::All,
-        (None, None) => Selection::Few(FEW),
+    let selection = match (options.only.as_slice(), options.few) {
+        ([_, ..], _) => Selection::Only(options.only.clone()),
+        ([], Some(few)) => Selection::Few(usize::try_from(few)?),
+        ([], None) if options.all => Selection::All,
+        ([], None) => Selection::Few(FEW),
     };
     run_selected(workspace, &selection)
 }
@@ -102,11 +102,12 @@ fn select(
     }
     match selection {
         Selection::All => {}
-        Selection::Only(name) => {
-            mutations.retain(|mutation| mutation.name == *name);
-            if mutations.is_empty() {
+        Selection::Only(names) => {
+            let known = |name: &&String| mutations.iter().any(|known| known.name == **name);
+            if let Some(name) = names.iter().find(|name| !known(name)) {
                 return Err(BadInput(format!("there is no mutants/{name}.toml")).into());
             }
+            mutations.retain(|mutation| names.contains(&mutation.name));
         }
         Selection::Few(few) => {
             // Staleness is judged before the choice: a stale mutation is worth knowing on every day.
@@ -148,37 +149,55 @@ fn judge_all<'a>(
         limit,
     };
 
-    let mut checks: Vec<&Check> = Vec::new();
-    for mutation in mutations {
-        if !checks.contains(&&mutation.check) {
-            checks.push(&mutation.check);
-        }
-    }
-    let mut progress = Progress::begin((checks.len() + mutations.len()) as u64);
-    for (number, check) in checks.into_iter().enumerate() {
+    let groups = by_check(mutations);
+    let mut progress = Progress::begin((groups.len() + mutations.len()) as u64);
+    let mut judged = Vec::new();
+    for (number, (check, mutations)) in groups.into_iter().enumerate() {
         progress.working_on(&format!("unmutated copy, {check}"));
         require_survival(&bench, check, &format!("unmutated-{number}"))?;
         progress.done();
-    }
-    let mut judged = Vec::new();
-    for mutation in mutations {
-        progress.working_on(&format!(
-            "{} ({}: {})",
-            mutation.name, mutation.rule, mutation.breaks
-        ));
-        let started = Instant::now();
-        let mutated = tree.mutate(mutation)?;
-        let outcome = bench.run(&mutation.check, &mutation.name);
-        mutated.revert()?;
-        judged.push(Judged {
-            mutation,
-            outcome: outcome?,
-            took: started.elapsed(),
-        });
-        progress.done();
+        for mutation in mutations {
+            progress.working_on(&format!(
+                "{} ({}: {})",
+                mutation.name, mutation.rule, mutation.breaks
+            ));
+            let started = Instant::now();
+            let mutated = tree.mutate(mutation)?;
+            let outcome = bench.run(&mutation.check, &mutation.name);
+            mutated.revert()?;
+            let outcome = outcome?;
+            progress.tell(&outcome.to_string());
+            judged.push(Judged {
+                mutation,
+                outcome,
+                took: started.elapsed(),
+            });
+            progress.done();
+        }
     }
     progress.finish();
+    judged.sort_by(|one, other| one.mutation.name.cmp(&other.mutation.name));
     Ok(judged)
+}
+
+/// Mutations of one file follow one another, and so do those of one check: each change of
+/// place builds two crates and all that rest on them, the one that is put back and the next.
+fn by_check(mutations: &[Mutation]) -> Vec<(&Check, Vec<&Mutation>)> {
+    let mut groups: Vec<(&Check, Vec<&Mutation>)> = Vec::new();
+    for mutation in mutations {
+        match groups.iter_mut().find(|group| *group.0 == mutation.check) {
+            Some(group) => group.1.push(mutation),
+            None => groups.push((&mutation.check, vec![mutation])),
+        }
+    }
+    for (_, mutations) in &mut groups {
+        mutations.sort_by(|one, other| one.file.cmp(&other.file));
+    }
+    groups.sort_by_key(|(check, mutations)| {
+        let first = mutations.first().map(|mutation| mutation.file.clone());
+        (check.package().to_owned(), first)
+    });
+    groups
 }
 
 /// A check that fails without any mutation would "catch" them all.

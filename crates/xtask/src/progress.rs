@@ -35,6 +35,14 @@ impl Progress {
         }
     }
 
+    /// What came of the piece that is being done, for whoever reads along.
+    pub fn tell(&self, what: &str) {
+        match self {
+            Self::Bar(bar) => bar.println(what),
+            Self::Lines { .. } => eprintln!("    {what}"),
+        }
+    }
+
     pub fn done(&mut self) {
         match self {
             Self::Bar(bar) => bar.inc(1),

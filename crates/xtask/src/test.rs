@@ -13,12 +13,12 @@ use crate::mutants::{self, Selection};
 use crate::verdict::Verdict;
 use crate::workspace::Workspace;
 
-const SEEDS: &str = "1000";
+const SEEDS: &str = "5000";
 const SEEDS_OF_ALL: &str = "20000";
 
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Twenty times the seeds, and every mutant instead of a rotating few
+    /// Four times the seeds, and every mutant instead of a rotating few
     #[arg(long)]
     all: bool,
 }

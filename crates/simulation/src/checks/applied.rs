@@ -2,8 +2,8 @@
 //! without the engine's own rules: the second opinion about every commit.
 
 use engine_api::{
-    Authority, Change, FenceKind, Guard, Header, Outcome, PartKey, PriceCondition, Record,
-    Revision, StockAction, Timestamp,
+    Authority, Change, Guard, Header, Outcome, PartKey, PriceCondition, Record, Revision,
+    StockAction, Timestamp,
 };
 use layout::{Field, Value};
 
@@ -133,9 +133,9 @@ fn price_holds(price: PriceCondition, action: &StockAction, record: &Record) -> 
 fn stopped(history: &History, applied: &Applied, change: &Change) -> Option<String> {
     match &applied.context.authority {
         Authority::Router { generation } => {
-            let fences = match history.fence_kind {
-                FenceKind::InStore => history.fences.as_slice(),
-                FenceKind::ByLease => &[],
+            let fences = match history.by_lease.contains(&applied.shard) {
+                false => history.fences.as_slice(),
+                true => &[],
             };
             let stops = fences.iter().find(|raised| {
                 raised.shard == applied.shard

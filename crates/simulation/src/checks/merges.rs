@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine_api::{FenceKind, PartKey, RecordKey, Revision};
+use engine_api::{PartKey, RecordKey, Revision};
 use layout::PartKind;
 use shop_service::MergeEnd;
 
@@ -120,11 +120,10 @@ fn may_be_replaced(history: &History, cart: &str, product: &str) -> bool {
 /// A contribution is made once. Without a fence in the store a copy that nobody
 /// was told of may stand at a former owner, and another at the next.
 fn contributed_twice(history: &History) -> Vec<String> {
-    if history.fence_kind == FenceKind::ByLease {
-        return Vec::new();
-    }
     let mut made: BTreeMap<(&RecordKey, &PartKey), BTreeMap<Revision, Moment>> = BTreeMap::new();
-    for applied in &history.applied {
+    let fenced = history.applied.iter();
+    let fenced = fenced.filter(|applied| !history.by_lease.contains(&applied.shard));
+    for applied in fenced {
         let images = applied
             .images
             .iter()

@@ -2,6 +2,7 @@
 //! and lost; moved along their course and never back; whole or not there.
 
 mod course;
+mod kept;
 mod keys;
 mod listed;
 mod prices;
@@ -53,6 +54,8 @@ pub fn check(history: &History) -> Vec<String> {
     breaches.extend(illegal_courses(history));
     breaches.extend(behind_what_was_told(history, &orders));
     breaches.extend(missing_in_history(history));
+    breaches.extend(kept::not_found(history));
+    breaches.extend(kept::gone(history));
     breaches
 }
 

@@ -2,7 +2,7 @@
 //! says, and not after a newer map has given the key to another. Generations
 //! only rise.
 
-use engine_api::{Authority, FenceKind};
+use engine_api::Authority;
 
 use crate::recording::{Applied, History};
 
@@ -63,7 +63,7 @@ fn misplaced(history: &History, applied: &Applied) -> Option<String> {
             ));
         }
         // Without a fence in the store stragglers land; they must not be acknowledged.
-        if history.fence_kind == FenceKind::ByLease {
+        if history.by_lease.contains(&applied.shard) {
             return None;
         }
         let other_owner = known.clone().find(|published| {
@@ -92,7 +92,8 @@ mod tests {
     /// Carts move from a to b: map 1, frozen in map 2, moved in map 3.
     fn moved() -> Story {
         let mut story = Story::begin();
-        let first = first_map(&[shard("a")]);
+        let serving = [shard("a")];
+        let first = first_map(|_| &serving);
         let freeze = Edit::Freeze { scope: Scope::All };
         let frozen = first.edited(&[(Collection::Carts, freeze)]).unwrap();
         let give = Edit::Move {

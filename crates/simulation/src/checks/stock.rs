@@ -135,13 +135,13 @@ fn reservations(history: &History, product: &Record, fields: &Fields) -> Vec<Str
 }
 
 #[derive(Debug)]
-struct Known {
-    order: String,
-    pieces: u32,
-    state: String,
+pub(super) struct Known {
+    pub order: String,
+    pub pieces: u32,
+    pub state: String,
 }
 
-fn known(fields: &Fields) -> Vec<Known> {
+pub(super) fn known(fields: &Fields) -> Vec<Known> {
     let Some(Value::Map(reservations)) = fields.get(Field::Reservations) else {
         return Vec::new();
     };

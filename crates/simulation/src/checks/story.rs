@@ -1,8 +1,7 @@
 //! Histories told by hand, for the tests of the checks.
 
 use engine_api::{
-    Authority, Change, FenceKind, Generation, Outcome, Record, RecordKey, Revision, Timestamp,
-    WriteContext,
+    Authority, Change, Generation, Outcome, Record, RecordKey, Revision, Timestamp, WriteContext,
 };
 use router::ShardName;
 use tokio::time::Instant;
@@ -36,7 +35,7 @@ pub fn router_context(revision: Revision, generation: u64) -> WriteContext {
 impl Story {
     pub fn begin() -> Story {
         Story {
-            history: History::new(FenceKind::InStore, Instant::now()),
+            history: History::new(Instant::now()),
         }
     }
 
@@ -79,6 +78,7 @@ impl Story {
             number,
             End::Refused {
                 why: "said so".to_owned(),
+                met: None,
             },
         );
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine_api::{ControlStore, FenceKind, World};
+use engine_api::{ControlStore, Engine, FenceKind, World};
 use layout::{Collection, Scope, ShardKey, SlotRange};
 use router::{CollectionMap, Cut, Limits, Map, MapKeeper, ShardName};
 use tokio::time::{sleep, timeout};
@@ -27,7 +27,6 @@ const BETWEEN_MOVES_MS_MAX: u64 = 400;
 #[derive(Debug)]
 pub struct Supervisor {
     pub collection: Collection,
-    pub fence_kind: FenceKind,
     pub shards: BTreeMap<ShardName, Arc<FaultyEngine>>,
     pub control: Arc<dyn ControlStore>,
     pub limits: Limits,
@@ -40,9 +39,11 @@ impl Supervisor {
     pub async fn move_about(mut self) {
         // Without fences a straggler may stand at a former owner, unknown to
         // anybody: nothing moves back onto it.
-        let moves = match self.fence_kind {
-            FenceKind::InStore => self.chance.between(1, MOVES_MAX),
-            FenceKind::ByLease => 1,
+        let mut shards = self.shards.values();
+        let moves = if shards.all(|shard| shard.capabilities().fence == FenceKind::InStore) {
+            self.chance.between(1, MOVES_MAX)
+        } else {
+            1
         };
         for number in 1..=moves {
             sleep(Duration::from_millis(

@@ -10,7 +10,7 @@ use crate::recording::{Applied, History};
 use crate::scenery::GOODS;
 
 /// Every kind of event that is counted, in the order in which they are told.
-pub const EVENTS: [&str; 37] = [
+pub const EVENTS: [&str; 39] = [
     "sessions opened",
     "sessions touched",
     "sessions closed",
@@ -48,6 +48,8 @@ pub const EVENTS: [&str; 37] = [
     "orders archived",
     "archived orders brought back",
     "feeds taken over",
+    "orders read",
+    "worlds with orders and stock on two engines",
 ];
 
 /// What happened, and how often. Answers that never came are not in it.
@@ -64,8 +66,26 @@ pub(super) fn events(history: &History) -> Vec<(&'static str, u64)> {
             ("processes that stood still", history.pauses),
             ("leases that ran out meanwhile", history.leases_run_out),
             ("feeds taken over", taken_over(history)),
+            (
+                "worlds with orders and stock on two engines",
+                u64::from(has_two_engines(history)),
+            ),
         ])
         .collect()
+}
+
+fn has_two_engines(history: &History) -> bool {
+    let Some(first) = history.maps.first() else {
+        return false;
+    };
+    let by_lease = |collection: Collection| {
+        let cut = first.map.collection(collection);
+        cut.is_ok_and(|cut| {
+            let mut shards = cut.shards().into_iter();
+            shards.any(|shard| history.by_lease.contains(shard))
+        })
+    };
+    by_lease(Collection::Orders) && !by_lease(Collection::Products)
 }
 
 fn taken_over(history: &History) -> u64 {
@@ -110,6 +130,7 @@ fn told(deed: &Deed) -> Option<&'static str> {
             Some(Made::Now) => Some("orders placed"),
             _ => Some("orders repeated"),
         },
+        (Wish::ReadOrder { .. }, _) => Some("orders read"),
         (Wish::ListOrders { .. }, _) => Some("lists of orders"),
         (Wish::ChangeStatus { status, .. }, _) => match status {
             OrderStatus::Cancelled => Some("orders cancelled"),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use engine_api::Revision;
-use model::{CartOwner, Money, OrderId, OrderStatus, Quantity, UserId};
+use model::{CartOwner, Money, OrderId, OrderStatus, ProductId, Quantity, UserId};
 use shop_service::{LineWish, OrderWish, PageWish, ShopError};
 
-use super::{Interest, Visitor, locked};
+use super::{Interest, Page, Visitor, locked};
 use crate::ledger::Wish;
 use crate::scenery::{GOODS, PRICES_CENTS, ZONE, money, noun};
 
@@ -97,10 +97,14 @@ impl Visitor {
             let cents = *self.chance().pick(&PRICES_CENTS);
             return Some(money(cents));
         }
-        let id = noun(product);
-        let asked = self.process();
-        let page = asked.ask(|shop| async move { shop.product(&id, None).await });
-        Some(page.await?.ok()?.value.price)
+        let id: ProductId = noun(product);
+        let wish = Wish::ReadProduct {
+            product: id.clone(),
+        };
+        let page = self.ask(wish, |shop, _| async move {
+            shop.product(&id, None).await.map(Page)
+        });
+        Some(page.await?.ok()?.0.value.price)
     }
 
     /// Sends the same again while it is not known what became of it.

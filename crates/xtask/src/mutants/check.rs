@@ -73,6 +73,14 @@ impl Default for Check {
 }
 
 impl Check {
+    /// What is built for it.
+    pub fn package(&self) -> &str {
+        match self {
+            Self::Named(Named::Simulation) => "simulation",
+            Self::Test(test) => &test.package,
+        }
+    }
+
     pub fn unfit(&self) -> Option<&'static str> {
         match self {
             Self::Named(Named::Simulation) => None,

@@ -226,14 +226,19 @@ fn a_selection_takes_what_it_names_and_refuses_what_is_not_there() {
         ("two", MAX, "right", ""),
     ]);
     let load = || mutation::load_all(&tiny.workspace.root).unwrap();
-    let only = select(load(), &Selection::Only("two".into()), 0).unwrap();
+    let only = select(load(), &Selection::Only(vec!["two".into()]), 0).unwrap();
     assert_eq!(
         only.iter()
             .map(|mutation| mutation.name.as_str())
             .collect::<Vec<_>>(),
         ["two"]
     );
-    let missing = select(load(), &Selection::Only("four".into()), 0).unwrap_err();
+    let missing = select(
+        load(),
+        &Selection::Only(vec!["two".into(), "four".into()]),
+        0,
+    )
+    .unwrap_err();
     assert!(
         missing.is::<BadInput>() && missing.to_string().contains("mutants/four.toml"),
         "{missing}"
