@@ -25,7 +25,7 @@ use crate::limits::HttpLimits;
 /// What a route is for, which decides when it is refused under overload: browsing
 /// before carts before checkout, and the operator's own pages never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub enum Class {
     Operator,
     Browsing,
     Carts,
@@ -48,8 +48,9 @@ const FALL_DIVISOR: u32 = 5;
 /// However late the pulses are, the level rises no faster than by so many steps.
 const STEPS_AT_ONCE_MAX: u32 = 5;
 
+/// Counts who is at work and feels how long requests wait; one for all requests.
 #[derive(Debug)]
-pub(crate) struct Admission {
+pub struct Admission {
     requests_max: usize,
     queue_max: Duration,
     window: Duration,
@@ -66,7 +67,7 @@ pub(crate) struct Admission {
 
 /// Why a request is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub enum Refused {
     /// As many are at work as the class may bring it to.
     AtWork,
     /// Requests wait too long before they are looked at.
@@ -121,7 +122,7 @@ impl Class {
 }
 
 impl Admission {
-    pub(crate) fn new(limits: &HttpLimits) -> Admission {
+    pub fn new(limits: &HttpLimits) -> Admission {
         Admission {
             requests_max: limits.requests_in_flight_max,
             queue_max: Duration::from_millis(limits.queue_ms_max),
@@ -136,7 +137,7 @@ impl Admission {
     }
 
     /// Counts the request as in flight, let in or not, until [`Admission::leave`].
-    pub(crate) fn enter(&self, class: Class) -> Result<(), Refused> {
+    pub fn enter(&self, class: Class) -> Result<(), Refused> {
         let in_flight = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let Some(rank) = class.rank() else {
             return Ok(());
@@ -155,7 +156,7 @@ impl Admission {
         }
     }
 
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 

@@ -50,6 +50,7 @@ mod problem;
 mod schema;
 mod token;
 
+pub use admission::{Admission, Class, Refused};
 pub use app::{App, AppConfig, BuildInfo, Search, SearchRefusal};
 pub use limits::{BODY_BYTES_MAX, HttpLimits, HttpLimitsError};
 pub use problem::{Code, Problem};

@@ -1,8 +1,9 @@
-//! `bench processes`: a second process over the same servers, and what a lease costs a request.
+//! `bench processes`: a second process over the same servers, and what lease and admission cost a request.
 //!
-//! The cost of a lease is far below what two runs of this machine differ by. It is taken where nothing else is:
-//! the same router over an engine in memory, with a lease and without, in turn; and then set against the time
-//! that a request takes through the real servers.
+//! Both costs are far below what two runs of this machine differ by. They are taken where nothing else is: the same
+//! router over an engine in memory, with a lease and without, in turn; the admission alone. Then they are set against
+//! the time that a request takes: one through the real servers for the lease, which the embedded engine has not, and
+//! the fastest there is, a hot product on the embedded engine, for the admission.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail};
 use engine_api::memory::MemoryEngine;
 use engine_api::{Engine, RealWorld, Revision, Writer};
-use judge::server::ServerProcess;
+use http_api::{Admission, Class, HttpLimits};
+use judge::server::{ServerProcess, serve_command};
 use layout::{Collection, Field};
 use router::{
     CollectionMap, Limits, Map, MapKeeper, MapView, ProcessName, Router, RouterConfig, ShardName,
@@ -22,7 +24,7 @@ use router::{
 use testbed::{CassandraCluster, Members, MongoSet, Nodes};
 
 use super::load::{self, Tally};
-use super::shop::{SHOP_MIX, Shop, Shoppers};
+use super::shop::{Kind, Mix, SHOP_MIX, Shop, Shoppers};
 use super::{CONNECTIONS, ROUNDS, Unexpected, caravan_beside, fill, wait_until_ready};
 use crate::orders::OrderNumber;
 use crate::report::{Finding, Goal, median};
@@ -33,7 +35,7 @@ const USERS: u64 = 500;
 
 /// Two processes on one machine share its cores with the servers: they must not be slower than one.
 const TWO_OVER_ONE_MIN: f64 = 0.9;
-const LEASE_SHARE_MAX: f64 = 0.03;
+const SHARE_MAX: f64 = 0.03;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
@@ -56,7 +58,11 @@ pub const QUICK: Size = Size {
 
 pub fn run(size: Size) -> anyhow::Result<Vec<Finding>> {
     let (two_over_one, request_us) = processes(size)?;
-    Ok(vec![two_over_one, lease(size, request_us)?])
+    Ok(vec![
+        two_over_one,
+        lease(size, request_us)?,
+        admission(size)?,
+    ])
 }
 
 /// Also how long a request takes, in microseconds of the whole machine.
@@ -182,9 +188,53 @@ fn lease(size: Size, request_us: f64) -> anyhow::Result<Finding> {
         let notes = format!(
             "{cost_us:.2} µs more a call of the router, against {request_us:.0} µs a request through the servers"
         );
-        let goal = Goal::AtMost(LEASE_SHARE_MAX);
+        let goal = Goal::AtMost(SHARE_MAX);
         Ok(Finding::of("lease, share of a request", &shares, goal, notes))
     })
+}
+
+fn admission(size: Size) -> anyhow::Result<Finding> {
+    let folder = tempfile::tempdir()?;
+    let server = ServerProcess::start(serve_command(&caravan_beside()?, folder.path()))?;
+    wait_until_ready(server.address())?;
+    let shop = Shop::empty(PRODUCTS, judge::together::run_number());
+    fill::products(server.address(), &shop)?;
+    let admission = Admission::new(&HttpLimits::default());
+    let mut unexpected = Unexpected::default();
+    let (mut shares, mut costs, mut requests) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 1..=ROUNDS {
+        eprintln!("round {round} of {ROUNDS}: a hot product, then the admission alone");
+        let hot: Mix = &[(Kind::ProductRead, 1)];
+        let callers = Shoppers::on_connections(&shop, hot, CONNECTIONS);
+        let (tally, _) = load::closed(server.address(), callers, Some(size.round))?;
+        unexpected.add(&tally);
+        let request_us = 1e6 / tally.rate();
+        let begun = Instant::now();
+        for _ in 0..size.calls {
+            if std::hint::black_box(&admission)
+                .enter(Class::Browsing)
+                .is_err()
+            {
+                bail!("one request alone is refused");
+            }
+            admission.leave();
+        }
+        let cost_us = begun.elapsed().as_secs_f64() * 1e6 / size.calls as f64;
+        shares.push(cost_us / request_us);
+        costs.push(cost_us);
+        requests.push(request_us);
+    }
+    unexpected.judge()?;
+    let (cost_us, request_us) = (median(&costs), median(&requests));
+    let notes =
+        format!("{cost_us:.3} µs of {request_us:.0} µs, a hot product on the embedded engine");
+    let goal = Goal::AtMost(SHARE_MAX);
+    Ok(Finding::of(
+        "admission, share of a request",
+        &shares,
+        goal,
+        notes,
+    ))
 }
 
 async fn routed(map_view: MapView) -> anyhow::Result<Arc<Router>> {
