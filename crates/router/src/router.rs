@@ -96,6 +96,7 @@ impl Router {
         let keeper = MapKeeper::new(config.control);
         let map = keeper.load().await?.ok_or(RouterError::NoMap)?;
         check_shards(&map, &config.shards)?;
+        let since = config.world.elapsed();
         let router = Router {
             clock: RevisionClock::new(writer, config.limits.clock_ahead_ms_max),
             shards: config.shards,
@@ -104,7 +105,7 @@ impl Router {
             limits: config.limits,
             map_view: config.map_view,
             lease,
-            current: CurrentMap::new(map),
+            current: CurrentMap::new(map, since),
             held: AtomicUsize::new(0),
             lookout: Lookout::default(),
             lanes: Lanes::default(),
@@ -152,7 +153,7 @@ impl Router {
             return Ok(current);
         }
         check_shards(&map, &self.shards)?;
-        self.current.install(map);
+        self.current.install(map, self.world.elapsed());
         Ok(self.map().generation)
     }
 
