@@ -13,6 +13,7 @@
 
 mod error;
 mod finding;
+mod policies;
 mod records;
 mod settings;
 mod shop;
@@ -29,11 +30,17 @@ mod history;
 
 mod sweeper;
 
+mod read_counts;
+mod reading;
+
 pub use carts::{ItemWish, Merge, MergeEnd};
 pub use error::{Noun, ShopError};
 pub use history::{HistoryError, OrderHistory, archive_feed, archive_feed_name};
 pub use orders::{LineWish, OrderWish, Placed};
+pub use policies::Policies;
 pub use products::ProductWish;
+pub use read_counts::{AGE_BOUNDS_MS, OperationReads, ReadCounts};
+pub use reading::ShopReader;
 pub use sessions::{Login, SessionWish};
 pub use settings::Settings;
 pub use shop::{Listing, Made, PageWish, Shop, ShopConfig, Stored};
