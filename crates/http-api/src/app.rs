@@ -12,7 +12,7 @@ use shop_service::Shop;
 use crate::clients::Clients;
 use crate::figures::Figures;
 use crate::limits::{HttpLimits, HttpLimitsError};
-use crate::meter::{Meters, RouterCollector};
+use crate::meter::{Meters, ReadsCollector, RouterCollector};
 use crate::request_id::RequestIds;
 
 /// Finds products by words. What it finds is read from the shop afterwards, so that
@@ -83,6 +83,7 @@ impl App {
         let in_flight = Arc::new(AtomicUsize::new(0));
         meters.register(&mut registry, in_flight.clone());
         registry.register_collector(Box::new(RouterCollector::new(config.shop.router().clone())));
+        registry.register_collector(Box::new(ReadsCollector::new(config.shop.clone())));
         let clients = (limits.client_requests_per_s > 0)
             .then(|| Clients::new(&limits, config.world.random()));
         Ok(App(Arc::new(Shared {
