@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use engine_api::{
-    Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained, Maintenance,
+    Aged, Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained, Maintenance,
     MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage,
     Seal, SharedRecord, Stray, StrayEnd, StrayPage, StraySearch, Timestamp, WriteContext,
 };
@@ -188,6 +188,24 @@ impl Engine for Metered {
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {
         let work = self.engine.query(query, context);
+        self.timed(Operation::Query, work).await
+    }
+
+    async fn get_aged(
+        &self,
+        key: &RecordKey,
+        context: ReadContext,
+    ) -> Result<Aged<Option<Record>>, EngineError> {
+        let work = self.engine.get_aged(key, context);
+        self.timed(Operation::Get, work).await
+    }
+
+    async fn query_aged(
+        &self,
+        query: &Query,
+        context: ReadContext,
+    ) -> Result<Aged<Page>, EngineError> {
+        let work = self.engine.query_aged(query, context);
         self.timed(Operation::Query, work).await
     }
 

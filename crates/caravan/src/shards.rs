@@ -28,7 +28,7 @@ use router::{
     CollectionMap, Cut, KeeperError, Limits, Map, MapKeeper, MapView, Router, RouterConfig,
     ShardName,
 };
-use shop_service::{OrderHistory, Settings, Shop, ShopConfig};
+use shop_service::{OrderHistory, Policies, Settings, Shop, ShopConfig};
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
@@ -50,6 +50,8 @@ pub struct Shards {
     pub control: Arc<dyn ControlStore>,
     /// Where finished orders go, if the layout keeps them apart.
     pub history: Option<OrderHistory>,
+    /// How old the layout lets answers be.
+    policies: Policies,
     /// Keeps the lease, where other processes may serve the same shards.
     keeping: Option<JoinHandle<()>>,
 }
@@ -192,6 +194,7 @@ impl Shards {
             engines,
             control,
             history,
+            policies: Policies::default(),
             keeping,
         })
     }
@@ -202,7 +205,8 @@ impl Shards {
             router: self.router.clone(),
             world,
             settings,
-        });
+        })
+        .with_policies(self.policies.clone());
         match &self.history {
             Some(history) => shop.with_history(history.clone()),
             None => shop,

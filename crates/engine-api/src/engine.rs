@@ -5,7 +5,7 @@ use model::Timestamp;
 
 use crate::capability::Capabilities;
 use crate::change::{Change, Outcome};
-use crate::context::{MoverTerm, ReadContext, WriteContext};
+use crate::context::{Aged, Because, Freshness, MoverTerm, ReadContext, WriteContext};
 use crate::error::EngineError;
 use crate::journal::{Fence, JournalPage, Position, Seal};
 use crate::query::{Page, Query, Scan, ScanPage};
@@ -71,6 +71,8 @@ use crate::stray::{Stray, StrayEnd, StrayPage, StraySearch};
 /// **Reading**
 /// - E15 `get` answers the image, marks included; with [`Freshness::Latest`](crate::Freshness)
 ///   it shows everything acknowledged before. `get_at_once` says the same or nothing.
+///   What may lag is within its bound, shows all that the caller has seen, and says
+///   how old it can be (`get_aged`, `query_aged`); this holds for `query` as well.
 /// - E16 `query` answers live records only, in the path's order, ties by id,
 ///   each once, never one whose header no longer answers the path (W9). A page
 ///   starts after a cursor; records that stay unchanged while others are
@@ -134,6 +136,27 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError>;
 
+    /// What `get` answers, and how it was come by. Who has no copies that lag, and
+    /// who passes questions on without knowing, answers the latest.
+    async fn get_aged(
+        &self,
+        key: &RecordKey,
+        context: ReadContext,
+    ) -> Result<Aged<Option<Record>>, EngineError> {
+        let answer = self.get(key, latest(context)).await?;
+        Ok(Aged::latest(answer, Because::Asked))
+    }
+
+    /// The same for a page.
+    async fn query_aged(
+        &self,
+        query: &Query,
+        context: ReadContext,
+    ) -> Result<Aged<Page>, EngineError> {
+        let answer = self.query(query, latest(context)).await?;
+        Ok(Aged::latest(answer, Because::Asked))
+    }
+
     async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError>;
 
     /// The place after everything applied so far.
@@ -162,6 +185,13 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
 
     async fn mend_stray(&self, _stray: &Stray, _now: Timestamp) -> Result<StrayEnd, EngineError> {
         Ok(StrayEnd::Follows)
+    }
+}
+
+fn latest(context: ReadContext) -> ReadContext {
+    ReadContext {
+        freshness: Freshness::Latest,
+        ..context
     }
 }
 

@@ -31,7 +31,9 @@ pub use capability::{
 pub use change::{
     Change, Guard, Outcome, PartChange, PartsChange, PriceCondition, StockAction, StockRefusal,
 };
-pub use context::{Authority, Freshness, Generation, MoverTerm, ReadContext, WriteContext};
+pub use context::{
+    Aged, Authority, Because, Freshness, Generation, MoverTerm, ReadContext, Served, WriteContext,
+};
 pub use control::{CONTROL_BYTES_MAX, ControlStore, ControlValue, SetOutcome};
 pub use decide::{Decision, GroupDecision, decide, decide_together};
 pub use engine::{Engine, Maintained, Maintenance};

@@ -3,8 +3,10 @@
 //! One lock, ordered maps, no clock of its own. It is the yardstick for the
 //! other engines and the store of the simulation.
 
+mod standing;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use layout::Collection;
@@ -14,7 +16,7 @@ use crate::capability::{
     Capabilities, Durability, ExpiryKind, FenceKind, GuardKind, JournalKind, Stock, Terms, Together,
 };
 use crate::change::{Change, Outcome};
-use crate::context::{MoverTerm, ReadContext, WriteContext};
+use crate::context::{Aged, MoverTerm, ReadContext, WriteContext};
 use crate::control::{CONTROL_BYTES_MAX, ControlStore, ControlValue, SetOutcome};
 use crate::decide::{GroupDecision, decide_together};
 use crate::engine::{Engine, Maintained, Maintenance};
@@ -27,11 +29,14 @@ use crate::query::{Cursor, PAGE_RECORDS_MAX, Page, Query, Scan, ScanPage, ScanPo
 use crate::record::{Content, Record, RecordId, RecordKey};
 use crate::validate::{validate, validate_alone, validate_together};
 
+use standing::Standing;
+
 /// Records in this process, gone with it.
 #[derive(Debug)]
 pub struct MemoryEngine {
     capabilities: Capabilities,
     state: Mutex<State>,
+    standing: Mutex<Option<Arc<Standing>>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +65,7 @@ impl MemoryEngine {
                 durability: Durability::Process,
             },
             state: Mutex::default(),
+            standing: Mutex::default(),
         }
     }
 
@@ -97,45 +103,27 @@ impl Engine for MemoryEngine {
     }
 
     async fn get(&self, key: &RecordKey, _: ReadContext) -> Result<Option<Record>, EngineError> {
-        Ok(self
-            .lock()
-            .records
-            .get(&(key.collection, key.id.clone()))
-            .cloned())
+        Ok(self.lock().get(key))
+    }
+
+    async fn get_aged(
+        &self,
+        key: &RecordKey,
+        context: ReadContext,
+    ) -> Result<Aged<Option<Record>>, EngineError> {
+        Ok(self.aged(context, |state| state.get(key)))
+    }
+
+    async fn query_aged(
+        &self,
+        query: &Query,
+        context: ReadContext,
+    ) -> Result<Aged<Page>, EngineError> {
+        Ok(self.aged(context, |state| state.page(query, context)))
     }
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {
-        let state = self.lock();
-        let mut found: Vec<(Cursor, &Record)> = state
-            .of(query.path.shape().collection)
-            .filter(|record| {
-                record
-                    .live_at(context.now)
-                    .is_some_and(|header| answers(query, header))
-            })
-            .map(|record| (Cursor::of(query.path, record), record))
-            .filter(|(cursor, _)| {
-                query
-                    .after
-                    .as_ref()
-                    .is_none_or(|after| cursor.compare(after, query.path).is_gt())
-            })
-            .collect();
-        found.sort_by(|(a, _), (b, _)| a.compare(b, query.path));
-        let limit = query.limit.clamp(1, PAGE_RECORDS_MAX);
-        let more = found.len() > limit;
-        found.truncate(limit);
-        let next = found
-            .last()
-            .filter(|_| more)
-            .map(|(cursor, _)| cursor.clone());
-        Ok(Page {
-            records: found
-                .into_iter()
-                .map(|(_, record)| record.clone())
-                .collect(),
-            next,
-        })
+        Ok(self.lock().page(query, context))
     }
 
     async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
@@ -249,6 +237,44 @@ impl ControlStore for MemoryEngine {
 }
 
 impl State {
+    fn get(&self, key: &RecordKey) -> Option<Record> {
+        let id = (key.collection, key.id.clone());
+        self.records.get(&id).cloned()
+    }
+
+    fn page(&self, query: &Query, context: ReadContext) -> Page {
+        let mut found: Vec<(Cursor, &Record)> = self
+            .of(query.path.shape().collection)
+            .filter(|record| {
+                record
+                    .live_at(context.now)
+                    .is_some_and(|header| answers(query, header))
+            })
+            .map(|record| (Cursor::of(query.path, record), record))
+            .filter(|(cursor, _)| {
+                query
+                    .after
+                    .as_ref()
+                    .is_none_or(|after| cursor.compare(after, query.path).is_gt())
+            })
+            .collect();
+        found.sort_by(|(a, _), (b, _)| a.compare(b, query.path));
+        let limit = query.limit.clamp(1, PAGE_RECORDS_MAX);
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found
+            .last()
+            .filter(|_| more)
+            .map(|(cursor, _)| cursor.clone());
+        Page {
+            records: found
+                .into_iter()
+                .map(|(_, record)| record.clone())
+                .collect(),
+            next,
+        }
+    }
+
     fn commit(
         &mut self,
         changes: &[Change],

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine_api::{
-    Capabilities, Change, Engine, EngineError, ExpiryKind, Fence, FenceKind, GuardKind,
+    Aged, Capabilities, Change, Engine, EngineError, ExpiryKind, Fence, FenceKind, GuardKind,
     JournalKind, JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page, Position, Query,
     ReadContext, RealWorld, Record, RecordKey, Scan, ScanPage, Seal, Stock, Terms, Timestamp,
     Together, World, WriteContext, validate, validate_alone,
@@ -163,7 +163,17 @@ impl CassandraEngine {
     ) -> Result<Option<Record>, EngineError> {
         let authority = &tables.authority;
         let level = authority.levels.read(path, context.freshness);
-        let mut found = authority.load(&self.connection, id, level).await?.record;
+        let loaded = authority.load(&self.connection, id, level).await;
+        let mut found = match loaded {
+            // A change that only a lost copy has is what such a layout may lose.
+            Err(EngineError::Unavailable { .. })
+                if level == Consistency::All
+                    && authority.levels.is_own_change_sought(context.freshness) =>
+            {
+                authority.load_latest(&self.connection, id).await?.record
+            }
+            loaded => loaded?.record,
+        };
         if found.is_none() && level == Consistency::One {
             found = authority.load_latest(&self.connection, id).await?.record;
         }
@@ -250,6 +260,29 @@ impl Engine for CassandraEngine {
             context,
         )
         .await
+    }
+
+    async fn get_aged(
+        &self,
+        key: &RecordKey,
+        context: ReadContext,
+    ) -> Result<Aged<Option<Record>>, EngineError> {
+        let path = AccessPath::by_id(key.collection);
+        let levels = &self.tables(key.collection)?.authority.levels;
+        let served = levels.served(path, context.freshness);
+        let answer = self.get(key, context).await?;
+        Ok(Aged { answer, served })
+    }
+
+    async fn query_aged(
+        &self,
+        query: &Query,
+        context: ReadContext,
+    ) -> Result<Aged<Page>, EngineError> {
+        let levels = &self.tables(query.path.shape().collection)?.authority.levels;
+        let served = levels.served(query.path, context.freshness);
+        let answer = self.query(query, context).await?;
+        Ok(Aged { answer, served })
     }
 
     async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {

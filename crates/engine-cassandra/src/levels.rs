@@ -5,14 +5,19 @@
 //! the latest gets it whatever the policy (E15): a mover that copied what one
 //! server happens to hold would lose the rest.
 //!
+//! Who may lag and brings a token is shown what it has seen: after the decisions where
+//! reads and writes meet, and otherwise from all copies, because the one that took a
+//! patch at ONE may be any of them.
+//!
 //! What decides (create, change, remove, and the rows of derived tables that go
 //! with it) is written at a quorum whatever the policy says, because it rests on
 //! a lightweight transaction, which takes one anyway. A policy of ONE is for
 //! patches: the lines of a cart, the touch of a session.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use engine_api::Freshness;
+use engine_api::{Because, Freshness, Revision, Served};
 use layout::consistency::Replication;
 use layout::{AccessPath, Operation, ReadLevel, Store, WriteLevel};
 use scylla::statement::{Consistency, SerialConsistency};
@@ -78,6 +83,12 @@ impl Levels {
 
     /// How a path is read by whoever needs it this fresh.
     pub fn read(&self, path: AccessPath, freshness: Freshness) -> Consistency {
+        if self.is_own_change_sought(freshness) {
+            return match self.overlapping {
+                true => self.latest(),
+                false => Consistency::All,
+            };
+        }
         let level = self.paths.get(&path).copied();
         match (level.unwrap_or(ReadLevel::Serial), freshness) {
             (ReadLevel::All, _) => Consistency::All,
@@ -88,12 +99,39 @@ impl Levels {
         }
     }
 
+    /// Whether the reader may lag, but not behind a change that it has seen.
+    pub fn is_own_change_sought(&self, freshness: Freshness) -> bool {
+        matches!(freshness, Freshness::MayLag { seen, .. } if seen > Revision::ZERO)
+    }
+
+    /// How an answer to such a reader is come by.
+    pub fn served(&self, path: AccessPath, freshness: Freshness) -> Served {
+        match freshness {
+            Freshness::Latest => Served::Latest(Because::Asked),
+            _ if self.is_own_change_sought(freshness) => Served::Latest(Because::Token),
+            _ if self.read(path, freshness) == self.latest() => Served::Latest(Because::Asked),
+            // Copies that meet show all that was acknowledged; of others nobody knows.
+            Freshness::MayLag { .. } => Served::Lagging {
+                age_max: self.overlapping.then_some(Duration::ZERO),
+            },
+        }
+    }
+
     /// After whatever decision is under way (W3).
     pub fn latest(&self) -> Consistency {
         match self.serial {
             SerialConsistency::LocalSerial => Consistency::LocalSerial,
             SerialConsistency::Serial => Consistency::Serial,
         }
+    }
+
+    /// How the derived rows of a path are read. They are never written at ONE, so that
+    /// nobody has to look for them at all copies.
+    pub fn rows_of_path(&self, path: AccessPath, freshness: Freshness) -> Consistency {
+        self.rows(match self.is_own_change_sought(freshness) {
+            true => self.latest(),
+            false => self.read(path, freshness),
+        })
     }
 
     /// Rows of derived tables are not written by lightweight transactions, so a
@@ -151,7 +189,7 @@ fn write_level(level: WriteLevel) -> Consistency {
 
 #[cfg(test)]
 mod tests {
-    use engine_api::Revision;
+    use engine_api::{Timestamp, Writer};
     use layout::{BucketCounts, Policy};
 
     use super::*;
@@ -199,6 +237,28 @@ mod tests {
         let read = |freshness| levels.read(AccessPath::SessionById, freshness);
         assert_eq!(read(may_lag(1)), Consistency::One);
         assert_eq!(read(Freshness::Latest), Consistency::LocalSerial);
+    }
+
+    #[test]
+    fn a_change_of_ones_own_is_looked_for_where_it_can_be() {
+        let path = AccessPath::CartById;
+        let moment = Timestamp::from_unix_micros(1_700_000_000_000_000);
+        let own = Freshness::MayLag {
+            seconds: Freshness::UNBOUNDED,
+            seen: Revision::at(moment, Writer::numbered(1)),
+        };
+        let apart = levels(ReadLevel::LocalQuorum, WriteLevel::One, &[]);
+        assert_eq!(apart.read(path, own), Consistency::All);
+        assert_eq!(apart.rows_of_path(path, own), Consistency::LocalQuorum);
+        assert_eq!(apart.served(path, own), Served::Latest(Because::Token));
+        assert_eq!(apart.read(path, may_lag(1)), Consistency::LocalQuorum);
+        let unbounded = Served::Lagging { age_max: None };
+        assert_eq!(apart.served(path, may_lag(1)), unbounded);
+        let meeting = levels(ReadLevel::Quorum, WriteLevel::Quorum, &[]);
+        assert_eq!(meeting.read(path, own), Consistency::Serial);
+        assert_eq!(meeting.served(path, own), Served::Latest(Because::Token));
+        let asked = Served::Latest(Because::Asked);
+        assert_eq!(meeting.served(path, Freshness::Latest), asked);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(crate) async fn query(
     };
     let table = &tables.derived[read.table];
     let levels = &tables.authority.levels;
-    let level = levels.rows(levels.read(path, context.freshness));
+    let level = levels.rows_of_path(path, context.freshness);
     let calendar = engine.calendar();
     let mut walk = Walk::open(engine.connection(), calendar, read, table, query, level).await?;
     let limit = query.limit.clamp(1, PAGE_RECORDS_MAX);

@@ -5,10 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use engine_api::layout::Collection;
 use engine_api::{
-    Capabilities, Change, Durability, Engine, EngineError, ExpiryKind, Fence, FenceKind, GuardKind,
-    JournalKind, JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page, Position, Query,
-    ReadContext, Record, RecordKey, Scan, ScanPage, Seal, Stock, Terms, Timestamp, Together,
-    WriteContext, validate, validate_alone, validate_together,
+    Aged, Capabilities, Change, Durability, Engine, EngineError, ExpiryKind, Fence, FenceKind,
+    GuardKind, JournalKind, JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page,
+    Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage, Seal, Stock, Terms, Timestamp,
+    Together, WriteContext, validate, validate_alone, validate_together,
 };
 use mongodb::Database;
 use mongodb::bson::{Document, doc};
@@ -182,10 +182,26 @@ impl Engine for MongoEngine {
         key: &RecordKey,
         context: ReadContext,
     ) -> Result<Option<Record>, EngineError> {
-        self.read_one(key, context).await
+        Ok(self.read_one(key, context).await?.answer)
     }
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {
+        Ok(self.read_path(query, context).await?.answer)
+    }
+
+    async fn get_aged(
+        &self,
+        key: &RecordKey,
+        context: ReadContext,
+    ) -> Result<Aged<Option<Record>>, EngineError> {
+        self.read_one(key, context).await
+    }
+
+    async fn query_aged(
+        &self,
+        query: &Query,
+        context: ReadContext,
+    ) -> Result<Aged<Page>, EngineError> {
         self.read_path(query, context).await
     }
 

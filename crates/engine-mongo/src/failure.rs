@@ -17,6 +17,7 @@ pub(crate) const DOCUMENT_VALIDATION_FAILURE: i32 = 121;
 pub(crate) const INVALID_RESUME_TOKEN: i32 = 260;
 pub(crate) const CHANGE_STREAM_FATAL: i32 = 280;
 pub(crate) const CHANGE_STREAM_HISTORY_LOST: i32 = 286;
+pub(crate) const MAX_TIME_EXPIRED: i32 = 50;
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
 
 const BAD_VALUE: i32 = 2;

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use engine_api::{Revision, Timestamp};
+use engine_api::{Because, Revision, Timestamp};
 use mongodb::Database;
 use mongodb::bson::{self, Document, doc};
 use tokio::task::JoinHandle;
@@ -59,9 +59,16 @@ pub(crate) struct Samples(VecDeque<Sample>);
 #[derive(Debug)]
 pub(crate) struct Lag {
     shared: Arc<Shared>,
-    rest_until: Mutex<Option<Instant>>,
+    rest: Mutex<Option<Rest>>,
     /// Started by the first read that may lag: the others need no samples.
     sampler: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Until when secondaries are left alone, and why.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    until: Instant,
+    because: Because,
 }
 
 #[derive(Debug, Default)]
@@ -96,7 +103,7 @@ impl Lag {
     pub fn new() -> Lag {
         Lag {
             shared: Arc::default(),
-            rest_until: Mutex::default(),
+            rest: Mutex::default(),
             sampler: Mutex::default(),
         }
     }
@@ -105,27 +112,27 @@ impl Lag {
         &self.shared.counts
     }
 
-    /// The cluster time that a secondary must have reached, if one may be asked.
+    /// The cluster time that a secondary must have reached, or why none is asked.
     /// The answer may take `wait_max`, and is not to be older than `lag_max` then.
     pub fn required(
         &self,
         database: &Database,
         lag_max: Duration,
         wait_max: Duration,
-    ) -> Option<Sample> {
+    ) -> Result<Sample, Because> {
         self.ensure_sampler(database);
         let now = Instant::now();
-        let resting = lock(&self.rest_until).is_some_and(|until| now < until);
-        if resting {
+        let resting = lock(&self.rest).filter(|rest| now < rest.until);
+        if let Some(rest) = resting {
             count(&self.shared.counts.rested);
-            return None;
+            return Err(rest.because);
         }
         let age_max = lag_max.saturating_sub(wait_max);
         let sample = lock(&self.shared.samples).oldest_within(now, age_max);
-        if sample.is_none() {
+        sample.ok_or_else(|| {
             count(&self.shared.counts.unsampled);
-        }
-        sample
+            Because::Unavailable
+        })
     }
 
     /// How old an answer is at the most that waited for `sample` and shows
@@ -147,9 +154,12 @@ impl Lag {
     }
 
     /// A secondary did not answer in time: leave them alone for a moment.
-    pub fn rest(&self) {
+    pub fn rest(&self, because: Because) {
         count(&self.shared.counts.behind);
-        *lock(&self.rest_until) = Some(Instant::now() + REST);
+        *lock(&self.rest) = Some(Rest {
+            until: Instant::now() + REST,
+            because,
+        });
     }
 
     fn ensure_sampler(&self, database: &Database) {

@@ -3,10 +3,12 @@
 //! Every path is asked of the authority itself, so no derived row can be out of
 //! date (W9); the layout's derived tables are its indexes.
 
+use std::time::Duration;
+
 use engine_api::layout::{AccessPath, Collection, Direction};
 use engine_api::{
-    Cursor, EngineError, PAGE_RECORDS_MAX, Page, Query, ReadContext, Record, RecordKey, Revision,
-    Scan, ScanPage, ScanPosition,
+    Aged, Because, Cursor, EngineError, PAGE_RECORDS_MAX, Page, Query, ReadContext, Record,
+    RecordKey, Revision, Scan, ScanPage, ScanPosition, Served,
 };
 use futures::TryStreamExt;
 use mongodb::action::Find;
@@ -24,33 +26,42 @@ impl MongoEngine {
         &self,
         key: &RecordKey,
         context: ReadContext,
-    ) -> Result<Option<Record>, EngineError> {
+    ) -> Result<Aged<Option<Record>>, EngineError> {
         let documents = self.documents(key.collection)?;
         let wanted = Wanted {
             filter: self.named(key),
             order: Document::new(),
             limit: 1,
         };
-        if let Some(lagging) = self.lagging(context)
-            && let Some((found, age)) = self.ask_secondary(&documents, &wanted, &lagging).await
-        {
-            let record = records(key.collection, &found)?.pop();
-            let proved = |record: &Record| shows(record, lagging.seen);
-            if lagging.covered || record.as_ref().is_some_and(proved) {
-                self.lag_counts().serve(age);
-                return Ok(record);
+        let because = match self.lagging(context) {
+            Ok(lagging) if !lagging.covered && !may_prove(key.collection) => {
+                self.lacks_own_change()
             }
-            count(&self.lag_counts().own_change);
-        }
+            Ok(lagging) => match self.ask_secondary(&documents, &wanted, &lagging).await {
+                Ok((found, age)) => {
+                    let record = records(key.collection, &found)?.pop();
+                    let proved = |record: &Record| proves(record, lagging.seen);
+                    if lagging.covered || record.as_ref().is_some_and(proved) {
+                        return Ok(self.served(record, age));
+                    }
+                    self.lacks_own_change()
+                }
+                Err(because) => because,
+            },
+            Err(because) => because,
+        };
         let found = self.ask_primary(&documents, &wanted).await?;
-        Ok(records(key.collection, &found)?.pop())
+        Ok(Aged::latest(
+            records(key.collection, &found)?.pop(),
+            because,
+        ))
     }
 
     pub(crate) async fn read_path(
         &self,
         query: &Query,
         context: ReadContext,
-    ) -> Result<Page, EngineError> {
+    ) -> Result<Aged<Page>, EngineError> {
         let shape = query.path.shape();
         if !self.place(shape.collection)?.answers(query.path) {
             let what = format!("answer \"{}\" without an index for it", query.path);
@@ -69,7 +80,7 @@ impl MongoEngine {
         }
         order.insert("_id", 1);
         let limit = query.limit.clamp(1, PAGE_RECORDS_MAX);
-        let mut records = self
+        let found = self
             .page(
                 shape.collection,
                 Wanted {
@@ -80,13 +91,15 @@ impl MongoEngine {
                 Some(context),
             )
             .await?;
-        let more = records.len() > limit;
-        records.truncate(limit);
-        let next = records
-            .last()
-            .filter(|_| more)
-            .map(|record| Cursor::of(query.path, record));
-        Ok(Page { records, next })
+        Ok(found.map(|mut records| {
+            let more = records.len() > limit;
+            records.truncate(limit);
+            let next = records
+                .last()
+                .filter(|_| more)
+                .map(|record| Cursor::of(query.path, record));
+            Page { records, next }
+        }))
     }
 
     pub(crate) async fn read_scope(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
@@ -114,7 +127,8 @@ impl MongoEngine {
                 },
                 None,
             )
-            .await?;
+            .await?
+            .answer;
         let more = images.len() > limit;
         images.truncate(limit);
         let place = |record: &Record| ScanPosition(record.key.id.as_str().as_bytes().to_vec());
@@ -128,20 +142,34 @@ impl MongoEngine {
         collection: Collection,
         wanted: Wanted,
         context: Option<ReadContext>,
-    ) -> Result<Vec<Record>, EngineError> {
+    ) -> Result<Aged<Vec<Record>>, EngineError> {
         let documents = self.documents(collection)?;
-        if let Some(lagging) = context.and_then(|context| self.lagging(context)) {
+        let lagging = context.map_or(Err(Because::Asked), |context| self.lagging(context));
+        let because = match lagging {
             // A page cannot show that nothing is missing from it.
-            if !lagging.covered {
-                count(&self.lag_counts().own_change);
-            } else if let Some((found, age)) =
-                self.ask_secondary(&documents, &wanted, &lagging).await
-            {
-                self.lag_counts().serve(age);
-                return records(collection, &found);
-            }
+            Ok(lagging) if !lagging.covered => self.lacks_own_change(),
+            Ok(lagging) => match self.ask_secondary(&documents, &wanted, &lagging).await {
+                Ok((found, age)) => return Ok(self.served(records(collection, &found)?, age)),
+                Err(because) => because,
+            },
+            Err(because) => because,
+        };
+        let found = self.ask_primary(&documents, &wanted).await?;
+        Ok(Aged::latest(records(collection, &found)?, because))
+    }
+
+    fn served<T>(&self, answer: T, age: Duration) -> Aged<T> {
+        self.lag_counts().serve(age);
+        let age_max = Some(age);
+        Aged {
+            answer,
+            served: Served::Lagging { age_max },
         }
-        records(collection, &self.ask_primary(&documents, &wanted).await?)
+    }
+
+    fn lacks_own_change(&self) -> Because {
+        count(&self.lag_counts().own_change);
+        Because::Token
     }
 
     async fn ask_primary(
@@ -177,11 +205,22 @@ fn records(collection: Collection, found: &[Document]) -> Result<Vec<Record>, En
     found.iter().map(record).collect()
 }
 
-/// Whether the caller's change is in the record, and with it all that the caller
-/// did before. A newer one proves nothing: another part may have got it first.
-fn shows(record: &Record, seen: Revision) -> bool {
-    let mut parts = record.parts.values();
-    record.header.revision == seen || parts.any(|part| part.revision == seen)
+/// Whether the record is sure to hold all that somebody has seen of it who has seen
+/// nothing newer than `seen`.
+fn proves(record: &Record, seen: Revision) -> bool {
+    may_prove(record.key.collection) && record.header.revision >= seen
+}
+
+/// Whether one record can show that at all. An order can: it has no parts, each change
+/// replaces its header above the one before, so that a header at least as new as the
+/// token is not behind what was seen. Where parts change side by side it proves
+/// nothing: by a clock that ran ahead, one part may bear the newer number and yet have
+/// been written before another.
+fn may_prove(collection: Collection) -> bool {
+    match collection {
+        Collection::Orders => true,
+        Collection::Carts | Collection::Products | Collection::Sessions => false,
+    }
 }
 
 fn path_filter(query: &Query, context: ReadContext) -> Result<Document, EngineError> {
@@ -265,4 +304,51 @@ fn id_of(position: &ScanPosition) -> Result<&str, EngineError> {
     std::str::from_utf8(&position.0).map_err(|_| EngineError::Invalid {
         reason: "the scan position is of another engine".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use engine_api::layout::Fields;
+    use engine_api::{Content, Header, Part, PartKey, RecordId, Timestamp, Writer};
+
+    use super::*;
+
+    fn at(second: i64) -> Revision {
+        let moment = Timestamp::from_unix_micros(1_700_000_000_000_000 + second * 1_000_000);
+        Revision::at(moment, Writer::numbered(1))
+    }
+
+    fn record(collection: Collection, revision: Revision) -> Record {
+        Record {
+            key: RecordKey::by_id(collection, RecordId::new("r-1").unwrap()),
+            header: Header {
+                revision,
+                cleared: Revision::ZERO,
+                content: Content::Live(Fields::new()),
+            },
+            parts: Default::default(),
+        }
+    }
+
+    #[test]
+    fn only_an_order_shows_by_its_header_that_nothing_seen_is_missing() {
+        let order = record(Collection::Orders, at(5));
+        assert!(proves(&order, at(5)) && proves(&order, at(4)));
+        assert!(!proves(&order, at(6)));
+        for collection in [
+            Collection::Carts,
+            Collection::Products,
+            Collection::Sessions,
+        ] {
+            let mut record = record(collection, at(5));
+            assert!(!proves(&record, at(5)), "{collection}");
+            // Another part may be older than this one and yet have been written after it.
+            let ahead = Part {
+                revision: at(9),
+                content: Content::Live(Fields::new()),
+            };
+            record.parts.insert(PartKey::line("p-1"), ahead);
+            assert!(!proves(&record, at(9)), "{collection}");
+        }
+    }
 }

@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
-use engine_api::{Freshness, ReadContext, Revision};
+use engine_api::{Because, Freshness, ReadContext, Revision};
 use futures::TryStreamExt;
 use mongodb::bson::{self, Document};
 use mongodb::options::{ReadPreference, SelectionCriteria};
 
 use crate::connect::Deployment;
 use crate::engine::MongoEngine;
-use crate::failure::{Asked, answer};
+use crate::failure::{Asked, Failure, MAX_TIME_EXPIRED, answer};
 use crate::lag::{Sample, covers};
 use crate::read::Wanted;
+
+/// How much longer than the server itself waits its answer is waited for, so that it
+/// can say why there is none.
+const ANSWER_MARGIN: Duration = Duration::from_millis(50);
 
 /// What a read that may lag asks of a secondary.
 #[derive(Clone, Copy, Debug)]
@@ -26,20 +30,22 @@ pub(crate) struct Lagging {
 }
 
 impl MongoEngine {
-    /// `None` when the primary is to be asked. Through `mongos` it always is:
-    /// one shard's cluster time says nothing of another's.
-    pub(crate) fn lagging(&self, context: ReadContext) -> Option<Lagging> {
+    /// What to ask of a secondary, or why the primary is to be asked. Through
+    /// `mongos` it always is: one shard's cluster time says nothing of another's.
+    pub(crate) fn lagging(&self, context: ReadContext) -> Result<Lagging, Because> {
         let Freshness::MayLag { seconds, seen } = context.freshness else {
-            return None;
+            return Err(Because::Asked);
         };
         let Deployment::ReplicaSet { members: 2.. } = self.deployment() else {
-            return None;
+            return Err(Because::Asked);
         };
         let lag_max = Duration::from_secs(u64::from(seconds));
-        let sample = self
-            .lag()
-            .required(self.database(), lag_max, self.secondary_max())?;
-        Some(Lagging {
+        let sample = self.lag().required(
+            self.database(),
+            lag_max,
+            self.secondary_max() + ANSWER_MARGIN,
+        )?;
+        Ok(Lagging {
             sample,
             lag_max,
             seen,
@@ -47,21 +53,26 @@ impl MongoEngine {
         })
     }
 
-    /// Documents and how old they are at the most. `None` when no secondary has
-    /// caught up in time: the primary then answers.
+    /// Documents and how old they are at the most, or why the primary has to answer:
+    /// mostly because no secondary has caught up in time.
     pub(crate) async fn ask_secondary(
         &self,
         documents: &mongodb::Collection<Document>,
         wanted: &Wanted,
         lagging: &Lagging,
-    ) -> Option<(Vec<Document>, Duration)> {
+    ) -> Result<(Vec<Document>, Duration), Because> {
         let asking = self.find_after(documents, wanted, lagging.sample.time);
-        let Ok((found, shown)) = answer(self.secondary_max(), Asked::Read, asking).await else {
-            self.lag().rest();
-            return None;
+        let limit = self.secondary_max() + ANSWER_MARGIN;
+        let (found, shown) = match answer(limit, Asked::Read, asking).await {
+            Ok(answered) => answered,
+            Err(failure) => {
+                let because = reason_of(&failure);
+                self.lag().rest(because);
+                return Err(because);
+            }
         };
-        let age = self.lag().age(lagging.sample, shown, lagging.lag_max)?;
-        Some((found, age))
+        let age = self.lag().age(lagging.sample, shown, lagging.lag_max);
+        Ok((found, age.ok_or(Because::Behind)?))
     }
 
     /// The documents on a secondary that has reached `after`, and how far it has got.
@@ -84,5 +95,16 @@ impl MongoEngine {
             .await?;
         let found = cursor.stream(&mut session).try_collect().await?;
         Ok((found, session.operation_time()))
+    }
+}
+
+/// A secondary that has not reached the sample says so, or says nothing in time.
+fn reason_of(failure: &Failure) -> Because {
+    match failure {
+        Failure::Refused {
+            code: MAX_TIME_EXPIRED,
+            ..
+        } => Because::Behind,
+        Failure::Refused { .. } | Failure::Engine(_) => Because::Unavailable,
     }
 }

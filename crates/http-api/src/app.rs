@@ -13,7 +13,7 @@ use crate::admission::Admission;
 use crate::clients::Clients;
 use crate::figures::Figures;
 use crate::limits::{HttpLimits, HttpLimitsError};
-use crate::meter::{Meters, RouterCollector};
+use crate::meter::{Meters, ReadsCollector, RouterCollector};
 use crate::request_id::RequestIds;
 
 /// Finds products by words. What it finds is read from the shop afterwards, so that
@@ -84,6 +84,7 @@ impl App {
         let admission = Arc::new(Admission::new(&limits));
         meters.register(&mut registry, admission.clone());
         registry.register_collector(Box::new(RouterCollector::new(config.shop.router().clone())));
+        registry.register_collector(Box::new(ReadsCollector::new(config.shop.clone())));
         let clients = (limits.client_requests_per_s > 0)
             .then(|| Clients::new(&limits, config.world.random()));
         Ok(App(Arc::new(Shared {

@@ -7,9 +7,11 @@
 
 mod collect;
 mod latency;
+mod reads;
 
 pub(crate) use collect::RouterCollector;
 pub(crate) use latency::{BUCKETS, Latency, quantile_us};
+pub(crate) use reads::ReadsCollector;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -73,6 +73,12 @@ impl Policy {
         }
     }
 
+    /// Whether the file says that an acknowledged write may be missing from an answer.
+    pub fn is_eventual(&self) -> bool {
+        let label = self.label.as_deref();
+        label.is_some_and(|label| label.starts_with("eventual"))
+    }
+
     /// Whether every read meets at least one copy that has the last acknowledged
     /// write: copies read + copies written > copies, counted among the copies
     /// that both may use. Levels of MongoDB do not count copies.

@@ -4,6 +4,7 @@
 //! and a simulated seed has to replay exactly. These wake in the order they came.
 
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -12,31 +13,46 @@ use crate::map::Map;
 
 #[derive(Debug)]
 pub(crate) struct CurrentMap {
-    map: RwLock<Arc<Map>>,
+    held: RwLock<Held>,
     bell: Notify,
 }
 
+/// A map, and since when this process has it, by its own clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) map: Arc<Map>,
+    pub(crate) since: Duration,
+}
+
 impl CurrentMap {
-    pub(crate) fn new(map: Arc<Map>) -> CurrentMap {
+    pub(crate) fn new(map: Arc<Map>, since: Duration) -> CurrentMap {
         CurrentMap {
-            map: RwLock::new(map),
+            held: RwLock::new(Held { map, since }),
             bell: Notify::new(),
         }
     }
 
     pub(crate) fn get(&self) -> Arc<Map> {
-        let map = self.map.read();
-        map.expect("no code panics while it holds the lock").clone()
+        let held = self.held.read();
+        held.expect("no code panics while it holds the lock")
+            .map
+            .clone()
+    }
+
+    pub(crate) fn held(&self) -> Held {
+        let held = self.held.read();
+        held.expect("no code panics while it holds the lock")
+            .clone()
     }
 
     /// Takes the map over if it is newer, and wakes who waits.
-    pub(crate) fn install(&self, map: Arc<Map>) {
+    pub(crate) fn install(&self, map: Arc<Map>, since: Duration) {
         let mut current = self
-            .map
+            .held
             .write()
             .expect("no code panics while it holds the lock");
-        if map.generation > current.generation {
-            *current = map;
+        if map.generation > current.map.generation {
+            *current = Held { map, since };
             drop(current);
             self.bell.notify_waiters();
         }

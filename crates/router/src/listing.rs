@@ -5,7 +5,9 @@
 //! read again. During a move a record stands on two shards, so that a page put
 //! together under two maps would show both copies or neither.
 
-use engine_api::{Cursor, Freshness, PAGE_RECORDS_MAX, Page, Query, ReadContext, Record};
+use engine_api::{
+    Aged, Because, Cursor, Freshness, PAGE_RECORDS_MAX, Page, Query, ReadContext, Record, Served,
+};
 use futures::future::join_all;
 use layout::{Field, Value};
 
@@ -19,16 +21,26 @@ struct Share {
     records: Vec<(Cursor, Record)>,
     /// How far the shard was read, if there may be more behind it.
     read_to: Option<Cursor>,
+    served: Served,
 }
 
 impl Router {
     /// One page in the path's order. A page may be short and still have a
     /// `next` when a shard holds many records that are not its own.
     pub async fn query(&self, query: &Query) -> Result<Page, RouterError> {
+        Ok(self.query_aged(query, Freshness::Latest).await?.answer)
+    }
+
+    /// The same for a reader who may be shown something older, and how it was come by.
+    pub async fn query_aged(
+        &self,
+        query: &Query,
+        freshness: Freshness,
+    ) -> Result<Aged<Page>, RouterError> {
         let mut retries = 0;
         for _ in 0..=self.limits.listing_restarts_max {
             self.in_time()?;
-            match self.query_once(query).await {
+            match self.query_once(query, freshness).await {
                 Ok(Some(page)) => return Ok(page),
                 Ok(None) => self.counts.listing_restarts.add_one(),
                 Err(error) => self.retry_read(&mut retries, error).await?,
@@ -40,22 +52,34 @@ impl Router {
     }
 
     /// `None`: the map changed under the listing.
-    async fn query_once(&self, query: &Query) -> Result<Option<Page>, RouterError> {
-        let map = self.map();
+    async fn query_once(
+        &self,
+        query: &Query,
+        freshness: Freshness,
+    ) -> Result<Option<Aged<Page>>, RouterError> {
+        let held = self.current.held();
+        let map = held.map;
         let Some(passage) = self.set_out(&map)? else {
             return Ok(None);
         };
-        let page = self.page(&map, query).await?;
+        let (freshness, because) = self.within_the_map(freshness, held.since);
+        let mut page = self.page(&map, query, freshness).await?;
+        page.served = Served::Latest(because).and(page.served);
         let owner = Owner::of_collection(&map, query.path.shape().collection)?;
         let stands = self.still_stands(&passage, owner).await?;
         Ok(stands.then_some(page))
     }
 
-    async fn page(&self, map: &Map, query: &Query) -> Result<Page, RouterError> {
+    async fn page(
+        &self,
+        map: &Map,
+        query: &Query,
+        freshness: Freshness,
+    ) -> Result<Aged<Page>, RouterError> {
         let collection = map.collection(query.path.shape().collection)?;
         let context = ReadContext {
             now: self.world.now(),
-            freshness: Freshness::Latest,
+            freshness,
         };
         let shards = shards_for(collection, query)?;
         let shares = shards
@@ -65,7 +89,12 @@ impl Router {
             .await
             .into_iter()
             .collect::<Result<Vec<Share>, _>>()?;
-        Ok(merge(query, shares))
+        let served = shares.iter().map(|share| share.served);
+        let served = served.reduce(Served::and);
+        Ok(Aged {
+            served: served.unwrap_or(Served::Latest(Because::Asked)),
+            answer: merge(query, shares),
+        })
     }
 
     /// Reads on until the shard has given a full page of its own records.
@@ -81,6 +110,7 @@ impl Router {
         let mut share = Share {
             records: Vec::new(),
             read_to: query.after.clone(),
+            served: Served::Latest(Because::Asked),
         };
         for _ in 0..self.limits.listing_pages_max {
             let part = Query {
@@ -88,9 +118,11 @@ impl Router {
                 limit,
                 ..query.clone()
             };
-            let page = self.engine(shard).query(&part, context).await;
+            let page = self.engine(shard).query_aged(&part, context).await;
             self.settle(shard, &page);
             let page = page.map_err(of_shard(shard))?;
+            share.served = share.served.and(page.served);
+            let page = page.answer;
             let own = |record: &Record| collection.owner(&record.key.shard_key) == shard;
             let own = page.records.into_iter().filter(own);
             share

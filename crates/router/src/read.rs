@@ -1,24 +1,34 @@
-//! Reading one record, from its owner, as of now.
+//! Reading one record, from its owner: as of now, or as old as the reader allows.
 //!
 //! Reads of one key share answers, but only forwards (W32): a reader joins a
 //! read that was not yet dispatched. While one is under way, newcomers gather
 //! for the next, so that nobody is answered with what was read before it asked.
+//! They share only with those who ask for the same: who may not lag is never
+//! answered with what was read for somebody who may.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use engine_api::{Freshness, ReadContext, RecordKey, SharedRecord};
+use engine_api::{Aged, Because, Freshness, ReadContext, RecordKey, Served, SharedRecord};
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::error::RouterError;
 use crate::router::{MapView, Router, of_shard};
 use crate::serving::Owner;
 
-type Answer = Result<Option<SharedRecord>, RouterError>;
+/// However long an answer may lag, a map that has stood for this long is old enough:
+/// no engine bounds an answer by anything older.
+const MAP_STOOD_S_MAX: u32 = 60;
+
+type Answer = Result<Aged<Option<SharedRecord>>, RouterError>;
+
+/// What is asked: readers of one lane ask for the same.
+type Asked = (RecordKey, Freshness);
 
 /// The keys that are being read.
 #[derive(Debug, Default)]
-pub(crate) struct Lanes(Mutex<BTreeMap<RecordKey, Lane>>);
+pub(crate) struct Lanes(Mutex<BTreeMap<Asked, Lane>>);
 
 #[derive(Debug)]
 struct Lane {
@@ -38,21 +48,38 @@ struct Batch {
 impl Router {
     /// The record if it is live: not absent, not removed, not expired.
     pub async fn get(&self, key: &RecordKey) -> Result<Option<SharedRecord>, RouterError> {
-        let image = self.image(key).await?;
-        let now = self.world.now();
-        Ok(image.filter(|image| image.live_at(now).is_some()))
+        Ok(self.get_aged(key, Freshness::Latest).await?.answer)
     }
 
     /// What is stored, marks included.
     pub async fn image(&self, key: &RecordKey) -> Result<Option<SharedRecord>, RouterError> {
+        Ok(self.image_aged(key, Freshness::Latest).await?.answer)
+    }
+
+    /// The same for a reader who may be shown something older, and how it was come by.
+    pub async fn get_aged(
+        &self,
+        key: &RecordKey,
+        freshness: Freshness,
+    ) -> Result<Aged<Option<SharedRecord>>, RouterError> {
+        let image = self.image_aged(key, freshness).await?;
+        let now = self.world.now();
+        Ok(image.map(|image| image.filter(|image| image.live_at(now).is_some())))
+    }
+
+    pub async fn image_aged(
+        &self,
+        key: &RecordKey,
+        freshness: Freshness,
+    ) -> Result<Aged<Option<SharedRecord>>, RouterError> {
         match self.read_at_once(key) {
-            Some(image) => Ok(image),
+            Some(image) => Ok(Aged::latest(image, Because::Asked)),
             None => {
                 let map = self.map();
                 // Held while it waits for another's answer too: those who wait for a
                 // shard that hangs are as many as those who ask it.
                 let _place = self.enter(map.owner(key)?)?;
-                self.joined(key).await
+                self.joined(key, freshness).await
             }
         }
     }
@@ -73,8 +100,9 @@ impl Router {
         (self.map().generation == map.generation).then_some(image)
     }
 
-    async fn joined(&self, key: &RecordKey) -> Answer {
-        let reader = self.lanes.enter(key, self.limits.readers_waiting_max)?;
+    async fn joined(&self, key: &RecordKey, freshness: Freshness) -> Answer {
+        let asked = (key.clone(), freshness);
+        let reader = self.lanes.enter(asked, self.limits.readers_waiting_max)?;
         let mut read_here = false;
         let answer = reader
             .batch
@@ -87,7 +115,7 @@ impl Router {
                     .expect("nobody closes a lane's turn");
                 reader.depart();
                 read_here = true;
-                match self.read(key).await {
+                match self.read(key, freshness).await {
                     // This reader's time is over, not that of those who joined it.
                     Err(RouterError::OutOfTime) => Err(RouterError::OutOfTime),
                     answer => Ok(answer),
@@ -102,11 +130,11 @@ impl Router {
     }
 
     /// Asks the owner until the generation is the same before and after (W16).
-    async fn read(&self, key: &RecordKey) -> Answer {
+    async fn read(&self, key: &RecordKey, freshness: Freshness) -> Answer {
         let mut retries = 0;
         for _ in 0..=self.limits.read_restarts_max {
             self.in_time()?;
-            match self.read_once(key).await {
+            match self.read_once(key, freshness).await {
                 Ok(Some(image)) => return Ok(image),
                 Ok(None) => self.counts.read_restarts.add_one(),
                 Err(error) => self.retry_read(&mut retries, error).await?,
@@ -121,40 +149,62 @@ impl Router {
     async fn read_once(
         &self,
         key: &RecordKey,
-    ) -> Result<Option<Option<SharedRecord>>, RouterError> {
-        let map = self.map();
+        freshness: Freshness,
+    ) -> Result<Option<Aged<Option<SharedRecord>>>, RouterError> {
+        let held = self.current.held();
+        let map = held.map;
         let Some(passage) = self.set_out(&map)? else {
             return Ok(None);
         };
         let shard = map.owner(key)?;
+        let (freshness, because) = self.within_the_map(freshness, held.since);
         let context = ReadContext {
             now: self.world.now(),
-            freshness: Freshness::Latest,
+            freshness,
         };
-        let image = self.engine(shard).get(key, context).await;
+        let image = self.engine(shard).get_aged(key, context).await;
         self.settle(shard, &image);
         let image = image.map_err(of_shard(shard))?;
         let owner = Owner::of_key(&map, key)?;
         let stands = self.still_stands(&passage, owner).await?;
-        Ok(stands.then(|| image.map(SharedRecord::from)))
+        let image = Aged {
+            answer: image.answer,
+            served: Served::Latest(because).and(image.served),
+        };
+        Ok(stands.then(|| image.map(|image| image.map(SharedRecord::from))))
+    }
+
+    /// A copy shows its shard as it was up to that long ago. If the keys came there
+    /// later than that, by a move, it has them as a feed left them on the way, or not
+    /// at all. So nothing lags before the map has stood for longer than that.
+    pub(crate) fn within_the_map(
+        &self,
+        freshness: Freshness,
+        since: Duration,
+    ) -> (Freshness, Because) {
+        let Freshness::MayLag { seconds, .. } = freshness else {
+            return (freshness, Because::Asked);
+        };
+        let stood = self.world.elapsed().saturating_sub(since);
+        let enough = Duration::from_secs(u64::from(seconds.min(MAP_STOOD_S_MAX)));
+        match stood > enough {
+            true => (freshness, Because::Asked),
+            false => (Freshness::Latest, Because::Moved),
+        }
     }
 }
 
 impl Lanes {
-    fn enter(
-        &self,
-        key: &RecordKey,
-        readers_waiting_max: usize,
-    ) -> Result<Reader<'_>, RouterError> {
+    fn enter(&self, asked: Asked, readers_waiting_max: usize) -> Result<Reader<'_>, RouterError> {
         let mut lanes = self.lock();
-        let lane = lanes.entry(key.clone()).or_insert_with(|| Lane {
+        let lane = lanes.entry(asked.clone()).or_insert_with(|| Lane {
             turn: Arc::new(Semaphore::new(1)),
             gathering: None,
             readers: 0,
         });
         if lane.readers >= readers_waiting_max {
             return Err(RouterError::TooManyReaders {
-                key: key.to_string(),
+                key: asked.0.to_string(),
                 readers_waiting_max,
             });
         }
@@ -162,13 +212,13 @@ impl Lanes {
         let batch = lane.gathering.get_or_insert_default().clone();
         Ok(Reader {
             lanes: self,
-            key: key.clone(),
+            asked,
             turn: lane.turn.clone(),
             batch,
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<RecordKey, Lane>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Asked, Lane>> {
         self.0
             .lock()
             .expect("no code panics while it holds the lock")
@@ -178,7 +228,7 @@ impl Lanes {
 /// A reader's stay in a lane; the lane goes with its last reader.
 struct Reader<'a> {
     lanes: &'a Lanes,
-    key: RecordKey,
+    asked: Asked,
     turn: Arc<Semaphore>,
     batch: Arc<Batch>,
 }
@@ -186,7 +236,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// From here on newcomers gather for the next read.
     fn depart(&self) {
-        if let Some(lane) = self.lanes.lock().get_mut(&self.key) {
+        if let Some(lane) = self.lanes.lock().get_mut(&self.asked) {
             lane.gathering
                 .take_if(|gathering| Arc::ptr_eq(gathering, &self.batch));
         }
@@ -196,10 +246,10 @@ impl Reader<'_> {
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
         let mut lanes = self.lanes.lock();
-        if let Some(lane) = lanes.get_mut(&self.key) {
+        if let Some(lane) = lanes.get_mut(&self.asked) {
             lane.readers -= 1;
             if lane.readers == 0 {
-                lanes.remove(&self.key);
+                lanes.remove(&self.asked);
             }
         }
     }

@@ -118,6 +118,7 @@ impl Router {
         check_shards(&map, &config.shards)?;
         let gate = |name: &ShardName| (name.clone(), Gate::new(&config.limits));
         let gates = config.shards.keys().map(gate).collect();
+        let since = config.world.elapsed();
         let core = Core {
             clock: RevisionClock::new(writer, config.limits.clock_ahead_ms_max),
             shards: config.shards,
@@ -126,7 +127,7 @@ impl Router {
             limits: config.limits,
             map_view: config.map_view,
             lease,
-            current: CurrentMap::new(map),
+            current: CurrentMap::new(map, since),
             held: AtomicUsize::new(0),
             lookout: Lookout::default(),
             lanes: Lanes::default(),
@@ -179,7 +180,7 @@ impl Router {
             return Ok(current);
         }
         check_shards(&map, &self.shards)?;
-        self.current.install(map);
+        self.current.install(map, self.world.elapsed());
         Ok(self.map().generation)
     }
 

@@ -133,7 +133,7 @@ impl Shop {
     }
 }
 
-fn no_cart(id: &CartId) -> ShopError {
+pub(crate) fn no_cart(id: &CartId) -> ShopError {
     ShopError::NotFound {
         noun: Noun::Cart,
         id: id.to_string(),

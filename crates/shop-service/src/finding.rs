@@ -1,6 +1,8 @@
 //! From an id to the record, wherever the layout keeps it.
 
-use engine_api::{Query, RecordId, RecordKey, SharedRecord, Timestamp};
+use engine_api::{
+    Aged, Because, Freshness, Query, RecordId, RecordKey, Served, SharedRecord, Timestamp,
+};
 use layout::{AccessPath, Collection, Fields, Value};
 use router::MapError;
 
@@ -36,19 +38,38 @@ impl Shop {
         id: &str,
         hints: &Fields,
     ) -> Result<Option<SharedRecord>, ShopError> {
+        let found = self.find_aged(collection, id, hints, Freshness::Latest);
+        Ok(found.await?.answer)
+    }
+
+    /// The same for who may be shown something older.
+    pub(crate) async fn find_aged(
+        &self,
+        collection: Collection,
+        id: &str,
+        hints: &Fields,
+        freshness: Freshness,
+    ) -> Result<Aged<Option<SharedRecord>>, ShopError> {
         match self.router.map().key_for(collection, record_id(id), hints) {
-            Ok(key) => Ok(self.router.get(&key).await?),
+            Ok(key) => Ok(self.router.get_aged(&key, freshness).await?),
             Err(MapError::ShardKeyFieldMissing { .. }) => {
                 let path = AccessPath::by_id(collection);
                 let mut query = Query::first(path, vec![Value::text(id)], 1);
+                let mut served = Served::Latest(Because::Asked);
                 loop {
-                    let mut page = self.router.query(&query).await?;
-                    match (page.records.pop(), page.next) {
-                        (Some(record), _) => return Ok(Some(record.into())),
+                    let page = self.router.query_aged(&query, freshness).await?;
+                    served = served.and(page.served);
+                    let mut page = page.answer;
+                    let answer = match (page.records.pop(), page.next) {
+                        (Some(record), _) => Some(record.into()),
                         // Copies that are not their shard's own may stand before it.
-                        (None, Some(next)) => query = query.after(next),
-                        (None, None) => return Ok(None),
-                    }
+                        (None, Some(next)) => {
+                            query = query.after(next);
+                            continue;
+                        }
+                        (None, None) => None,
+                    };
+                    return Ok(Aged { answer, served });
                 }
             }
             Err(error) => Err(ShopError::Store(error.into())),

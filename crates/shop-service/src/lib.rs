@@ -13,6 +13,7 @@
 
 mod error;
 mod finding;
+mod policies;
 mod records;
 mod settings;
 mod shop;
@@ -30,12 +31,17 @@ mod history;
 mod sweeper;
 
 mod reconcile;
+mod read_counts;
+mod reading;
 
 pub use carts::{ItemWish, Merge, MergeEnd};
 pub use error::{Noun, ShopError};
 pub use history::{HistoryError, OrderHistory, archive_feed, archive_feed_name};
 pub use orders::{LineWish, OrderWish, Placed};
+pub use policies::Policies;
 pub use products::ProductWish;
+pub use read_counts::{AGE_BOUNDS_MS, OperationReads, ReadCounts};
+pub use reading::ShopReader;
 pub use reconcile::{
     Kind, Left, Place, PlaceError, ReconcileLimits, ReconcileLimitsError, Reconciler, Report,
     Round, Step, Tally, Wish,

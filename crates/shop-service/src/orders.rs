@@ -4,8 +4,8 @@ mod placing;
 mod settling;
 
 use engine_api::{
-    Change, EngineError, Outcome, PartsChange, Query, Record, Revision, SharedRecord, SortRange,
-    Timestamp,
+    Aged, Change, EngineError, Freshness, Outcome, Page, PartsChange, Query, Record, Revision,
+    SharedRecord, SortRange, Timestamp,
 };
 use layout::{AccessPath, Collection, Value};
 use model::{
@@ -74,7 +74,7 @@ impl Current {
         self.kept.order.header().status
     }
 
-    fn into_stored(self) -> Stored<Order> {
+    pub(crate) fn into_stored(self) -> Stored<Order> {
         Stored::new(self.kept.order, self.revision)
     }
 }
@@ -156,9 +156,7 @@ impl Shop {
         to: Option<Timestamp>,
         page: PageWish,
     ) -> Result<Listing<Order>, ShopError> {
-        let equals = vec![Value::text(user.as_str())];
-        self.orders(AccessPath::OrdersByUser, equals, (from, to), page)
-            .await
+        self.orders(&query_of_user(user, (from, to), page)).await
     }
 
     /// O5, newest first, both bounds included.
@@ -168,35 +166,28 @@ impl Shop {
         to: Option<Timestamp>,
         page: PageWish,
     ) -> Result<Listing<Order>, ShopError> {
-        self.orders(AccessPath::OrdersByPeriod, Vec::new(), (from, to), page)
-            .await
+        self.orders(&query_of_period((from, to), page)).await
     }
 
-    async fn orders(
+    async fn orders(&self, query: &Query) -> Result<Listing<Order>, ShopError> {
+        let page = self.order_page(query, Freshness::Latest).await?;
+        self.listed_orders(page.answer)
+    }
+
+    /// A page of live orders, and of those in the history.
+    pub(crate) async fn order_page(
         &self,
-        path: AccessPath,
-        equals: Vec<Value>,
-        (from, to): (Option<Timestamp>, Option<Timestamp>),
-        page: PageWish,
-    ) -> Result<Listing<Order>, ShopError> {
-        let query = Query {
-            path,
-            equals,
-            range: SortRange {
-                least: from.map(Value::Timestamp),
-                most: to.map(Value::Timestamp),
-            },
-            after: page.after,
-            limit: page.limit,
-        };
-        let noun_of = |record: &Record| Ok(order_of(record)?.order);
+        query: &Query,
+        freshness: Freshness,
+    ) -> Result<Aged<Page>, ShopError> {
         match &self.history {
-            None => self.listing(&query, noun_of).await,
-            Some(history) => {
-                let page = self.page_with_history(history, &query).await?;
-                self.listed(page, noun_of)
-            }
+            None => Ok(self.router.query_aged(query, freshness).await?),
+            Some(history) => self.page_with_history(history, query, freshness).await,
         }
+    }
+
+    pub(crate) fn listed_orders(&self, page: Page) -> Result<Listing<Order>, ShopError> {
+        self.listed(page, |record: &Record| Ok(order_of(record)?.order))
     }
 
     /// Live orders first, then the history (W33).
@@ -205,10 +196,29 @@ impl Shop {
         id: &OrderId,
         user: Option<&UserId>,
     ) -> Result<Option<SharedRecord>, ShopError> {
-        match self.live_order(id, user).await? {
-            Some(record) => Ok(Some(record)),
-            None => self.archived_order(id, user).await,
-        }
+        let found = self.found_order_aged(id, user, Freshness::Latest);
+        Ok(found.await?.answer)
+    }
+
+    /// The history is always asked for the latest: it has, from before, whatever an
+    /// older copy of the live orders has given up.
+    pub(crate) async fn found_order_aged(
+        &self,
+        id: &OrderId,
+        user: Option<&UserId>,
+        freshness: Freshness,
+    ) -> Result<Aged<Option<SharedRecord>>, ShopError> {
+        let hints = order_hints(id, user);
+        let live = self.find_aged(Collection::Orders, id.as_str(), &hints, freshness);
+        let live = live.await?;
+        let answer = match live.answer {
+            Some(record) => Some(record),
+            None => self.archived_order(id, user).await?,
+        };
+        Ok(Aged {
+            answer,
+            served: live.served,
+        })
     }
 
     pub(crate) async fn live_order(
@@ -238,10 +248,7 @@ impl Shop {
         }
         match self.archived_order(id, user).await? {
             Some(record) => Ok((Current::of(&record)?, Place::History)),
-            None => Err(ShopError::NotFound {
-                noun: Noun::Order,
-                id: id.to_string(),
-            }),
+            None => Err(no_order(id)),
         }
     }
 
@@ -308,6 +315,38 @@ impl Shop {
             Some(ended) => Ok(Some(self.settle(ended).await?)),
             None => Ok(None),
         }
+    }
+}
+
+/// Both bounds included.
+type Period = (Option<Timestamp>, Option<Timestamp>);
+
+pub(crate) fn query_of_user(user: &UserId, period: Period, page: PageWish) -> Query {
+    let equals = vec![Value::text(user.as_str())];
+    query_of(AccessPath::OrdersByUser, equals, period, page)
+}
+
+pub(crate) fn query_of_period(period: Period, page: PageWish) -> Query {
+    query_of(AccessPath::OrdersByPeriod, Vec::new(), period, page)
+}
+
+fn query_of(path: AccessPath, equals: Vec<Value>, (from, to): Period, page: PageWish) -> Query {
+    Query {
+        path,
+        equals,
+        range: SortRange {
+            least: from.map(Value::Timestamp),
+            most: to.map(Value::Timestamp),
+        },
+        after: page.after,
+        limit: page.limit,
+    }
+}
+
+pub(crate) fn no_order(id: &OrderId) -> ShopError {
+    ShopError::NotFound {
+        noun: Noun::Order,
+        id: id.to_string(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Products: pages, categories, stock.
 
 use engine_api::{
-    Change, Outcome, PartsChange, PriceCondition, Query, Revision, SharedRecord, SortRange,
-    StockAction, StockRefusal,
+    Aged, Change, Freshness, Outcome, PartsChange, PriceCondition, Query, Revision, SharedRecord,
+    SortRange, StockAction, StockRefusal,
 };
 use layout::{AccessPath, Collection, Value};
 use model::{
@@ -87,13 +87,7 @@ impl Shop {
         id: &ProductId,
         category: Option<&CategoryName>,
     ) -> Result<Stored<Product>, ShopError> {
-        match self.found_product(id, category).await? {
-            Some(record) => shared(&record, product_of),
-            None => Err(ShopError::NotFound {
-                noun: Noun::Product,
-                id: id.to_string(),
-            }),
-        }
+        known_product(id, self.found_product(id, category).await?)
     }
 
     /// P2, by price upwards, both bounds included.
@@ -104,17 +98,7 @@ impl Shop {
         most: Option<Money>,
         page: PageWish,
     ) -> Result<Listing<Product>, ShopError> {
-        let decimal = |money: Money| Value::Decimal(money.as_decimal());
-        let query = Query {
-            path: AccessPath::ProductsByCategory,
-            equals: vec![Value::text(category.as_str())],
-            range: SortRange {
-                least: least.map(decimal),
-                most: most.map(decimal),
-            },
-            after: page.after,
-            limit: page.limit,
-        };
+        let query = query_of_category(category, (least, most), page);
         self.listing(&query, product_of).await
     }
 
@@ -152,8 +136,19 @@ impl Shop {
         id: &ProductId,
         category: Option<&CategoryName>,
     ) -> Result<Option<SharedRecord>, ShopError> {
+        let found = self.found_product_aged(id, category, Freshness::Latest);
+        Ok(found.await?.answer)
+    }
+
+    pub(crate) async fn found_product_aged(
+        &self,
+        id: &ProductId,
+        category: Option<&CategoryName>,
+        freshness: Freshness,
+    ) -> Result<Aged<Option<SharedRecord>>, ShopError> {
         let hints = product_hints(id, category);
-        self.find(Collection::Products, id.as_str(), &hints).await
+        self.find_aged(Collection::Products, id.as_str(), &hints, freshness)
+            .await
     }
 
     /// The product after a write of ours; a newer one if somebody was faster.
@@ -165,5 +160,36 @@ impl Shop {
         let product = self.product(&wish.id, Some(&wish.category)).await?;
         let revision = product.revision.max(revision);
         Ok(product.at(revision))
+    }
+}
+
+pub(crate) fn known_product(
+    id: &ProductId,
+    found: Option<SharedRecord>,
+) -> Result<Stored<Product>, ShopError> {
+    match found {
+        Some(record) => shared(&record, product_of),
+        None => Err(ShopError::NotFound {
+            noun: Noun::Product,
+            id: id.to_string(),
+        }),
+    }
+}
+
+pub(crate) fn query_of_category(
+    category: &CategoryName,
+    (least, most): (Option<Money>, Option<Money>),
+    page: PageWish,
+) -> Query {
+    let decimal = |money: Money| Value::Decimal(money.as_decimal());
+    Query {
+        path: AccessPath::ProductsByCategory,
+        equals: vec![Value::text(category.as_str())],
+        range: SortRange {
+            least: least.map(decimal),
+            most: most.map(decimal),
+        },
+        after: page.after,
+        limit: page.limit,
     }
 }

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use engine_api::{
-    Change, Guard, Header, Outcome, PartChange, PartsChange, Query, Revision, SortRange,
+    Aged, Change, Freshness, Guard, Header, Outcome, PartChange, PartsChange, Query, Revision,
+    SharedRecord, SortRange,
 };
 use layout::path::STATUS_ACTIVE;
 use layout::{AccessPath, Collection, Field, Fields, Value};
@@ -106,20 +107,23 @@ impl Shop {
     }
 
     /// Closing again changes nothing, but ends a cart that an interrupted close left.
+    /// Answers the newest change: of the session, or of its cart.
     pub async fn close_session(
         &self,
         id: &ShopperSessionId,
         seen: Revision,
-    ) -> Result<(), ShopError> {
+    ) -> Result<Revision, ShopError> {
         for _ in 0..ATTEMPTS_MAX {
             let record = self.known_session(id).await?;
+            let found = record.newest_revision;
             match record.session.check_live(self.now()) {
                 Ok(()) => {}
                 Err(SessionError::Closed { .. }) => {
-                    return self.abandon_cart_of(&record.session, seen).await;
+                    let ended = self.abandon_cart_of(&record.session, seen).await?;
+                    return Ok(found.max(ended));
                 }
                 // Its cart expired with it.
-                Err(SessionError::Expired { .. }) => return Ok(()),
+                Err(SessionError::Expired { .. }) => return Ok(found),
                 Err(error @ SessionError::TimesContradict { .. }) => return Err(error.into()),
             }
             let mut session = record.session;
@@ -134,7 +138,10 @@ impl Shop {
             match self.router.write(change, floor).await?.outcome {
                 // Only now: a cart that is being opened for the session looks whether
                 // it still lives after it was created.
-                Outcome::Done { .. } => return self.abandon_cart_of(&session, seen).await,
+                Outcome::Done { revision } => {
+                    let ended = self.abandon_cart_of(&session, seen).await?;
+                    return Ok(revision.max(ended));
+                }
                 Outcome::Conflict { .. } | Outcome::NoRecord => {}
                 outcome => return Err(unforeseen(id, &outcome)),
             }
@@ -148,14 +155,7 @@ impl Shop {
         user: &UserId,
         page: PageWish,
     ) -> Result<Listing<ShopperSession>, ShopError> {
-        let query = Query {
-            path: AccessPath::SessionsByUser,
-            equals: vec![Value::text(user.as_str())],
-            range: SortRange::default(),
-            after: page.after,
-            limit: page.limit,
-        };
-        self.listing(&query, session_of).await
+        self.listing(&query_of_user(user, page), session_of).await
     }
 
     /// Opens a session for the user, and merges the guest's cart if one is named (C5).
@@ -191,7 +191,17 @@ impl Shop {
     }
 
     async fn live_session(&self, id: &ShopperSessionId) -> Result<SessionRecord, ShopError> {
-        let record = self.known_session(id).await?;
+        let found = self.found_session_aged(id, Freshness::Latest).await?;
+        self.live_of(id, found.answer)
+    }
+
+    /// The session of a record that was found, if it is not over.
+    pub(crate) fn live_of(
+        &self,
+        id: &ShopperSessionId,
+        found: Option<SharedRecord>,
+    ) -> Result<SessionRecord, ShopError> {
+        let record = known(id, found)?;
         record.session.check_live(self.now())?;
         Ok(record)
     }
@@ -199,21 +209,24 @@ impl Shop {
     /// The session as it is stored, also when it has ended. Where the layout does not
     /// find it by its id alone, an expired one is not found any more.
     async fn known_session(&self, id: &ShopperSessionId) -> Result<SessionRecord, ShopError> {
+        let found = self.found_session_aged(id, Freshness::Latest).await?;
+        known(id, found.answer)
+    }
+
+    pub(crate) async fn found_session_aged(
+        &self,
+        id: &ShopperSessionId,
+        freshness: Freshness,
+    ) -> Result<Aged<Option<SharedRecord>>, ShopError> {
         let by_id = self.key(Collection::Sessions, id.as_str(), &Fields::new());
-        let record = match by_id {
-            Ok(key) => self.router.image(&key).await?,
+        match by_id {
+            Ok(key) => Ok(self.router.image_aged(&key, freshness).await?),
             Err(ShopError::Store(RouterError::Map(MapError::ShardKeyFieldMissing { .. }))) => {
-                self.find(Collection::Sessions, id.as_str(), &Fields::new())
-                    .await?
+                let hints = Fields::new();
+                self.find_aged(Collection::Sessions, id.as_str(), &hints, freshness)
+                    .await
             }
-            Err(error) => return Err(error),
-        };
-        match record.filter(|record| record.header.content.live().is_some()) {
-            Some(record) => SessionRecord::read(&record),
-            None => Err(ShopError::NotFound {
-                noun: Noun::Session,
-                id: id.to_string(),
-            }),
+            Err(error) => Err(error),
         }
     }
 
@@ -239,16 +252,19 @@ impl Shop {
         &self,
         session: &ShopperSession,
         seen: Revision,
-    ) -> Result<(), ShopError> {
+    ) -> Result<Revision, ShopError> {
         let Some(active) = self.guest_cart_of(session).await? else {
-            return Ok(());
+            return Ok(Revision::ZERO);
         };
         let closing = self.close_cart(active.cart.id(), CartStatus::Abandoned, seen);
         match closing.await {
-            Ok(_) | Err(ShopError::CartClosed { .. }) => Ok(()),
-            Err(ShopError::NotFound {
-                noun: Noun::Cart, ..
-            }) => Ok(()),
+            Ok(closed) => Ok(closed.revision),
+            Err(
+                ShopError::CartClosed { .. }
+                | ShopError::NotFound {
+                    noun: Noun::Cart, ..
+                },
+            ) => Ok(Revision::ZERO),
             Err(error) => Err(error),
         }
     }
@@ -265,6 +281,26 @@ impl Shop {
                 self.find_active(&owner).await
             }
         }
+    }
+}
+
+pub(crate) fn query_of_user(user: &UserId, page: PageWish) -> Query {
+    Query {
+        path: AccessPath::SessionsByUser,
+        equals: vec![Value::text(user.as_str())],
+        range: SortRange::default(),
+        after: page.after,
+        limit: page.limit,
+    }
+}
+
+fn known(id: &ShopperSessionId, found: Option<SharedRecord>) -> Result<SessionRecord, ShopError> {
+    match found.filter(|record| record.header.content.live().is_some()) {
+        Some(record) => SessionRecord::read(&record),
+        None => Err(ShopError::NotFound {
+            noun: Noun::Session,
+            id: id.to_string(),
+        }),
     }
 }
 

@@ -10,6 +10,9 @@ use router::{Precedence, Router};
 use crate::carts::CartHints;
 use crate::error::ShopError;
 use crate::history::OrderHistory;
+use crate::policies::Policies;
+use crate::read_counts::ReadCounts;
+use crate::reading::ShopReader;
 use crate::settings::Settings;
 
 /// How often an operation decides anew because somebody else was faster.
@@ -38,6 +41,8 @@ pub struct Shared {
     pub(crate) settings: Settings,
     pub(crate) cart_hints: Arc<CartHints>,
     pub(crate) history: Option<OrderHistory>,
+    pub(crate) policies: Policies,
+    pub(crate) read_counts: Arc<ReadCounts>,
 }
 
 impl Deref for Shop {
@@ -166,6 +171,8 @@ impl Shop {
                 settings: config.settings,
                 cart_hints: Arc::default(),
                 history: None,
+                policies: Policies::default(),
+                read_counts: Arc::default(),
             }),
         }
     }
@@ -185,6 +192,24 @@ impl Shop {
     pub fn with_history(mut self, history: OrderHistory) -> Shop {
         Arc::make_mut(&mut self.shared).history = Some(history);
         self
+    }
+
+    /// The same shop, which answers those who only look as old as the layouts allow.
+    #[must_use]
+    pub fn with_policies(mut self, policies: Policies) -> Shop {
+        Arc::make_mut(&mut self.shared).policies = policies;
+        self
+    }
+
+    /// The shop as it is shown to a client who has seen the change `seen`. What reads
+    /// here decides nothing: whatever decides asks the shop itself, for the latest.
+    pub fn shown_to(&self, seen: Revision) -> ShopReader<'_> {
+        ShopReader::new(self, seen)
+    }
+
+    /// How the reads of clients were answered.
+    pub fn read_counts(&self) -> &ReadCounts {
+        &self.read_counts
     }
 
     pub fn router(&self) -> &Arc<Router> {

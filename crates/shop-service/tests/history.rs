@@ -224,7 +224,7 @@ async fn an_order_that_moves_under_a_reader_is_seen_once() {
             Box::pin(async move { archive(&mut feeds.lock().await).await })
         };
         let shop = &stage.shop;
-        for round in 0..6 {
+        for round in 0..8 {
             let id = deliver(shop, &user, &format!("key-{round}")).await;
             let story = format!("round {round}");
             if round % 2 == 0 {
@@ -238,6 +238,11 @@ async fn an_order_that_moves_under_a_reader_is_seen_once() {
                     assert_eq!(found.header().status, OrderStatus::Delivered, "{story}");
                 }
                 1 => {
+                    let shown = shop.shown_to(NEVER).order(&id, Some(&user)).await;
+                    let shown = shown.unwrap().header().status;
+                    assert_eq!(shown, OrderStatus::Delivered, "{story}");
+                }
+                2 => {
                     let list = shop.orders_of_user(&user, None, None, page(100));
                     let list = list.await.unwrap();
                     assert_listed_once(&list, &id, OrderStatus::Delivered, &story);

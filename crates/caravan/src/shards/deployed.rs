@@ -16,7 +16,7 @@ use engine_mongo::{MongoConfig, MongoEngine};
 use layout::consistency::Replication;
 use layout::{Collection, EngineDeclaration, EngineKind, History, Layout};
 use router::{CollectionMap, Cut, KeeperError, Map, MapKeeper, MapView, RangeStart, ShardName};
-use shop_service::OrderHistory;
+use shop_service::{OrderHistory, Policies};
 
 use super::{Opened, Shards, embedded};
 use crate::config::Config;
@@ -51,7 +51,11 @@ pub async fn open(config: &Config, file: &Path) -> Result<Shards> {
         },
     };
     let history = history(config, &plan.layout, &engines)?;
-    Shards::route(store, engines, history, config.router.clone(), view).await
+    let shards = Shards::route(store, engines, history, config.router.clone(), view).await?;
+    Ok(Shards {
+        policies: Policies::of([&plan.layout]),
+        ..shards
+    })
 }
 
 /// Opens the control shard alone, to look at what stands there.

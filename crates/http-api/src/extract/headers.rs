@@ -14,7 +14,8 @@ use crate::token;
 pub(crate) const CARAVAN_TOKEN: HeaderName = HeaderName::from_static("caravan-token");
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// What the client has seen, by its `Caravan-Token`. What it writes stands above that.
+/// What the client has seen, by its `Caravan-Token`. What it writes stands above that,
+/// and what it is shown is not older.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen(pub(crate) Revision);
 

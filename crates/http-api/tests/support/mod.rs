@@ -104,6 +104,15 @@ impl Served {
             world: world.clone(),
             settings: Settings::default(),
         });
+        Served::of(shop, world, limits, search).await
+    }
+
+    pub async fn of(
+        shop: Shop,
+        world: Arc<dyn World>,
+        limits: HttpLimits,
+        search: Option<StoriedSearch>,
+    ) -> Served {
         let app = App::new(AppConfig {
             shop: Arc::new(shop),
             search: search.map(|search| Arc::new(search) as Arc<dyn Search>),

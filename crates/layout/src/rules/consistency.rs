@@ -69,8 +69,7 @@ pub(super) fn copies_meet(layout: &Layout) -> Vec<Finding> {
         if engine.kind != EngineKind::Cassandra || policy.overlaps(&engine.replication) {
             return None;
         }
-        let label = policy.label.as_deref().unwrap_or_default();
-        let labelled = label.starts_with("eventual");
+        let labelled = policy.is_eventual();
         let message = format!(
             "reading {} is eventual: write {} and read {} need not meet, {} + {} is not more than {}",
             place(collection, operation),

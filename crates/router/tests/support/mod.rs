@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use engine_api::memory::MemoryEngine;
 use engine_api::{
-    Authority, Capabilities, Change, ControlStore, ControlValue, Engine, EngineError, Fence,
+    Aged, Authority, Capabilities, Change, ControlStore, ControlValue, Engine, EngineError, Fence,
     FenceKind, Generation, Guard, JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page,
     PartChange, PartKey, Position, Query, ReadContext, Record, RecordId, RecordKey, Revision, Scan,
     ScanPage, Seal, SetOutcome, SharedRecord, Timestamp, World, WriteContext, Writer,
@@ -282,6 +282,27 @@ impl Engine for Shard {
     ) -> Result<Option<Record>, EngineError> {
         self.gets.fetch_add(1, Ordering::Relaxed);
         let answer = self.memory.get(key, context).await;
+        self.pass_gate().await;
+        answer
+    }
+
+    async fn get_aged(
+        &self,
+        key: &RecordKey,
+        context: ReadContext,
+    ) -> Result<Aged<Option<Record>>, EngineError> {
+        self.gets.fetch_add(1, Ordering::Relaxed);
+        let answer = self.memory.get_aged(key, context).await;
+        self.pass_gate().await;
+        answer
+    }
+
+    async fn query_aged(
+        &self,
+        query: &Query,
+        context: ReadContext,
+    ) -> Result<Aged<Page>, EngineError> {
+        let answer = self.memory.query_aged(query, context).await;
         self.pass_gate().await;
         answer
     }

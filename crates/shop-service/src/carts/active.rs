@@ -32,7 +32,8 @@
 use std::time::Duration;
 
 use engine_api::{
-    Change, Guard, Outcome, PartChange, PartKey, Query, Revision, SharedRecord, expiry_fields,
+    Aged, Because, Change, Freshness, Guard, Outcome, PartChange, PartKey, Query, Revision, Served,
+    SharedRecord, expiry_fields,
 };
 use layout::{AccessPath, Collection, Value};
 use model::{Cart, CartId, CartOwner, CartStatus, ShopperSession, Timestamp, UserId};
@@ -76,14 +77,24 @@ impl Shop {
         &self,
         owner: &CartOwner,
     ) -> Result<Option<CartRecord>, ShopError> {
+        let found = self.find_active_aged(owner, Freshness::Latest);
+        Ok(found.await?.answer)
+    }
+
+    /// The same for who may be shown something older.
+    pub(crate) async fn find_active_aged(
+        &self,
+        owner: &CartOwner,
+        freshness: Freshness,
+    ) -> Result<Aged<Option<CartRecord>>, ShopError> {
         if let Some(ordinal) = self.cart_hints.get(owner) {
-            let hinted = self.nth_cart(owner, ordinal).await?;
-            if let Some(active) = hinted.filter(CartRecord::is_active) {
-                return Ok(Some(active));
+            let hinted = self.nth_cart_aged(owner, ordinal, freshness).await?;
+            if hinted.answer.as_ref().is_some_and(CartRecord::is_active) {
+                return Ok(hinted);
             }
         }
-        let active = self.query_active(owner).await?;
-        if let Some(active) = &active {
+        let active = self.query_active(owner, freshness).await?;
+        if let Some(active) = &active.answer {
             self.cart_hints.put(owner, active.ordinal);
         }
         Ok(active)
@@ -116,10 +127,22 @@ impl Shop {
         owner: &CartOwner,
         ordinal: u64,
     ) -> Result<Option<CartRecord>, ShopError> {
+        let found = self.nth_cart_aged(owner, ordinal, Freshness::Latest);
+        Ok(found.await?.answer)
+    }
+
+    async fn nth_cart_aged(
+        &self,
+        owner: &CartOwner,
+        ordinal: u64,
+        freshness: Freshness,
+    ) -> Result<Aged<Option<CartRecord>>, ShopError> {
         let id = CartId::of_owner(owner, ordinal);
         let hints = cart_owner(owner);
-        let record = self.find(Collection::Carts, id.as_str(), &hints).await?;
-        record.as_ref().map(CartRecord::read).transpose()
+        let found = self.find_aged(Collection::Carts, id.as_str(), &hints, freshness);
+        let Aged { answer, served } = found.await?;
+        let answer = answer.as_ref().map(CartRecord::read).transpose()?;
+        Ok(Aged { answer, served })
     }
 
     /// Lets an active cart live until then; one that ended meanwhile stays as it is.
@@ -164,22 +187,31 @@ impl Shop {
             .then(|| after(2 * SUCCESSION_MARGIN_S))?
     }
 
-    async fn query_active(&self, owner: &CartOwner) -> Result<Option<CartRecord>, ShopError> {
+    async fn query_active(
+        &self,
+        owner: &CartOwner,
+        freshness: Freshness,
+    ) -> Result<Aged<Option<CartRecord>>, ShopError> {
         let (path, id) = match owner {
             CartOwner::User(user) => (AccessPath::ActiveCartByUser, user.as_str()),
             CartOwner::Guest(session) => (AccessPath::ActiveCartBySession, session.as_str()),
         };
         let mut query = Query::first(path, vec![Value::text(id)], ACTIVE_PAGE_RECORDS);
+        let mut served = Served::Latest(Because::Asked);
         loop {
-            let page = self.router.query(&query).await?;
-            if let Some(record) = page.records.into_iter().next() {
-                return CartRecord::read(&record.into()).map(Some);
-            }
-            match page.next {
+            let page = self.router.query_aged(&query, freshness).await?;
+            served = served.and(page.served);
+            let page = page.answer;
+            let answer = match (page.records.into_iter().next(), page.next) {
+                (Some(record), _) => Some(CartRecord::read(&record.into())?),
                 // A page without own records of its shards may have others behind it.
-                Some(next) => query = query.after(next),
-                None => return Ok(None),
-            }
+                (None, Some(next)) => {
+                    query = query.after(next);
+                    continue;
+                }
+                (None, None) => None,
+            };
+            return Ok(Aged { answer, served });
         }
     }
 

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use engine_api::{
-    Cursor, EngineError, Freshness, PAGE_RECORDS_MAX, Page, Query, ReadContext, Record, RecordId,
-    Remedy, SharedRecord,
+    Aged, Cursor, EngineError, Freshness, PAGE_RECORDS_MAX, Page, Query, ReadContext, Record,
+    RecordId, Remedy, SharedRecord,
 };
 use layout::{AccessPath, Collection, Value};
 use model::{OrderId, UserId};
@@ -56,10 +56,11 @@ impl Shop {
         &self,
         history: &OrderHistory,
         query: &Query,
-    ) -> Result<Page, ShopError> {
-        let live = self.router.query(query).await?;
+        freshness: Freshness,
+    ) -> Result<Aged<Page>, ShopError> {
+        let live = self.router.query_aged(query, freshness).await?;
         let archived = self.archived_page(history, query).await?;
-        Ok(merged(query, [live, archived]))
+        Ok(live.map(|live| merged(query, [live, archived])))
     }
 
     async fn archived_page(
@@ -72,7 +73,7 @@ impl Shop {
     }
 
     /// What the feed has put is durable, and the live order is removed after it: a
-    /// read that may lag could miss both.
+    /// history that may lag could miss what the live orders gave up.
     fn latest(&self) -> ReadContext {
         ReadContext {
             now: self.now(),

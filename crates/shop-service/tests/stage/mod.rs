@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use engine_api::memory::MemoryEngine;
 use engine_api::{
-    Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained, Maintenance,
+    Aged, Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained, Maintenance,
     MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage,
     Seal, Timestamp, World, WriteContext, Writer,
 };
@@ -27,7 +27,8 @@ use router::{
     CollectionMap, Cut, Limits, Map, MapKeeper, MapView, Router, RouterConfig, ShardName,
 };
 use shop_service::{
-    LineWish, OrderHistory, OrderWish, ProductWish, Settings, Shop, ShopConfig, archive_feed,
+    LineWish, OrderHistory, OrderWish, Policies, ProductWish, Settings, Shop, ShopConfig,
+    archive_feed,
 };
 
 pub const ZONE: &str = "north";
@@ -156,6 +157,26 @@ impl Engine for Mortal {
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {
         let answer = self.memory.query(query, context).await;
+        happen(&self.after_read).await;
+        answer
+    }
+
+    async fn get_aged(
+        &self,
+        key: &RecordKey,
+        context: ReadContext,
+    ) -> Result<Aged<Option<Record>>, EngineError> {
+        let answer = self.memory.get_aged(key, context).await;
+        happen(&self.after_read).await;
+        answer
+    }
+
+    async fn query_aged(
+        &self,
+        query: &Query,
+        context: ReadContext,
+    ) -> Result<Aged<Page>, EngineError> {
+        let answer = self.memory.query_aged(query, context).await;
         happen(&self.after_read).await;
         answer
     }
@@ -301,6 +322,25 @@ impl Stage {
         self.shop = with_history(self.shop);
         self.other = with_history(self.other);
         self
+    }
+
+    /// The same stage, whose shops let reads lag as the layouts say.
+    #[must_use]
+    pub fn with_policies(mut self, policies: &Policies) -> Stage {
+        let with_policies = |shop: Arc<Shop>| {
+            let shop = Arc::into_inner(shop).unwrap();
+            Arc::new(shop.with_policies(policies.clone()))
+        };
+        self.shop = with_policies(self.shop);
+        self.other = with_policies(self.other);
+        self
+    }
+
+    /// From now on the live shards show readers who may lag what is there now.
+    pub fn stand_still(&self, age: Duration) {
+        for shard in self.shards.values() {
+            shard.memory.stand_still(age);
+        }
     }
 
     /// Feeds of a new process, one a shard.

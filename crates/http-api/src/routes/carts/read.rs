@@ -35,7 +35,7 @@ pub(crate) async fn active(
     Query(query): Query<OwnerQuery>,
 ) -> Result<Response, Problem> {
     let owner = owner_of(query.user_id, query.session_id)?;
-    let cart = app.shop.active_cart(&owner).await?;
+    let cart = app.shop.shown_to(seen.0).active_cart(&owner).await?;
     answer::page_unless_held(&cart, seen, &held, |cart| {
         answer::written(&CartAnswer::of(cart))
     })
@@ -56,7 +56,7 @@ pub(crate) async fn by_id(
     seen: Seen,
     held: Conditions,
 ) -> Result<Response, Problem> {
-    let cart = app.shop.cart(&id).await?;
+    let cart = app.shop.shown_to(seen.0).cart(&id).await?;
     answer::page_unless_held(&cart, seen, &held, |cart| {
         answer::written(&CartAnswer::of(cart))
     })

@@ -47,7 +47,8 @@ pub(crate) async fn by_id(
     held: Conditions,
     Query(query): Query<OrderQuery>,
 ) -> Result<Response, Problem> {
-    let order = app.shop.order(&id, query.user_id.as_ref()).await?;
+    let reader = app.shop.shown_to(seen.0);
+    let order = reader.order(&id, query.user_id.as_ref()).await?;
     let body = OrderAnswer::of(&order.value);
     answer::record_unless_held(order.revision, seen, &held, &body)
 }
@@ -70,6 +71,7 @@ pub(crate) async fn of_user(
     let page = pages.wish(&app.limits, query.limit, query.cursor.as_deref())?;
     let listing = app
         .shop
+        .shown_to(seen.0)
         .orders_of_user(&user, query.from, query.to, page)
         .await?;
     shown(&listing, seen, pages)
@@ -92,6 +94,7 @@ pub(crate) async fn of_period(
     let page = pages.wish(&app.limits, query.limit, query.cursor.as_deref())?;
     let listing = app
         .shop
+        .shown_to(seen.0)
         .orders_of_period(query.from, query.to, page)
         .await?;
     shown(&listing, seen, pages)

@@ -57,7 +57,8 @@ pub(crate) async fn by_id(
     held: Conditions,
     Query(query): Query<ProductQuery>,
 ) -> Result<Response, Problem> {
-    let product = app.shop.product(&id, query.category.as_ref()).await?;
+    let reader = app.shop.shown_to(seen.0);
+    let product = reader.product(&id, query.category.as_ref()).await?;
     answer::page_unless_held(&product, seen, &held, |product| {
         answer::written(&ProductAnswer::of(product))
     })
@@ -83,6 +84,7 @@ pub(crate) async fn of_category(
     let page = pages.wish(&app.limits, query.limit, query.cursor.as_deref())?;
     let listing = app
         .shop
+        .shown_to(seen.0)
         .products_of_category(&category, query.min_price, query.max_price, page)
         .await?;
     let body = ProductPage {

@@ -5,7 +5,7 @@ use std::future::ready;
 use axum::response::Response;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use model::{Product, ProductId};
-use shop_service::{Shop, ShopError, Stored};
+use shop_service::{ShopError, ShopReader, Stored};
 use utoipa::ToSchema;
 
 use super::{ProductSummary, Summaries};
@@ -66,7 +66,7 @@ pub(crate) async fn search(
             SearchRefusal::Unavailable(cause) => unavailable(cause),
         })?;
     let products: Vec<Stored<Product>> = stream::iter(found)
-        .map(|id| read(&app.shop, id))
+        .map(|id| read(app.shop.shown_to(seen.0), id))
         .buffered(READS_AT_ONCE_MAX)
         .try_filter_map(|found| ready(Ok(found)))
         .try_collect()
@@ -78,8 +78,8 @@ pub(crate) async fn search(
 }
 
 /// `None`: gone since it was indexed.
-async fn read(shop: &Shop, id: ProductId) -> Result<Option<Stored<Product>>, Problem> {
-    match shop.product(&id, None).await {
+async fn read(shop: ShopReader<'_>, id: ProductId) -> Result<Option<Stored<Product>>, Problem> {
+    match shop.found_product(&id).await {
         Ok(product) => Ok(Some(product)),
         Err(ShopError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),

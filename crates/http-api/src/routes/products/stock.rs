@@ -55,7 +55,7 @@ pub(crate) async fn read(
     PathId(id): PathId<ProductId>,
     seen: Seen,
 ) -> Result<Response, Problem> {
-    let product = app.shop.product(&id, None).await?;
+    let product = app.shop.shown_to(seen.0).stock(&id).await?;
     let body = StockAnswer::of(&product.value);
     answer::record(StatusCode::OK, product.revision, seen, &body)
 }

@@ -92,6 +92,6 @@ pub(crate) async fn close(
     PathId(id): PathId<ShopperSessionId>,
     seen: Seen,
 ) -> Result<Response, Problem> {
-    app.shop.close_session(&id, seen.0).await?;
-    Ok(answer::empty(StatusCode::NO_CONTENT, seen.0))
+    let closed = app.shop.close_session(&id, seen.0).await?;
+    Ok(answer::empty(StatusCode::NO_CONTENT, closed.max(seen.0)))
 }

@@ -48,7 +48,7 @@ pub(crate) async fn by_id(
     seen: Seen,
     held: Conditions,
 ) -> Result<Response, Problem> {
-    let session = app.shop.session(&id).await?;
+    let session = app.shop.shown_to(seen.0).session(&id).await?;
     answer::page_unless_held(&session, seen, &held, |session| {
         answer::written(&SessionAnswer::of(session))
     })
@@ -70,7 +70,8 @@ pub(crate) async fn of_user(
         whose: user.as_str(),
     };
     let page = pages.wish(&app.limits, query.limit, query.cursor.as_deref())?;
-    let listing = app.shop.sessions_of_user(&user, page).await?;
+    let reader = app.shop.shown_to(seen.0);
+    let listing = reader.sessions_of_user(&user, page).await?;
     let body = SessionPage {
         sessions: Sessions(&listing.items),
         next_cursor: pages.next_cursor(&listing)?,
