@@ -175,7 +175,7 @@ fn all_cases() -> impl Iterator<Item = &'static Case> {
 type CaseFuture<'a> = Pin<Box<dyn Future<Output = Checked> + Send + 'a>>;
 
 struct Case {
-    /// The contract's line: E1 to E24, or CS for the control store.
+    /// The contract's line: E1 to E25, or CS for the control store.
     line: &'static str,
     /// The protocol's rules that the case holds an engine to.
     rules: &'static [&'static str],

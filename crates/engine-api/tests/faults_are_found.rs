@@ -14,6 +14,10 @@ const FAULTS: &[(Fault, &str)] = &[
     ),
     (Fault::AppliesHalfOfACommit, "one refusal refuses them all"),
     (
+        Fault::CallsEveryRowAStray,
+        "rows that follow their records are no strays",
+    ),
+    (
         Fault::CollectsMoreThanAsked,
         "a call collects at most as much as asked",
     ),

@@ -52,14 +52,19 @@ impl Calendar {
 
     /// What has to be written with the rows of a header, as far as it is not known to be there.
     pub fn missing(&self, table: &Table, header: &Fields) -> Option<Entry> {
+        let entry = self.entry(table, header)?;
+        (!self.known().contains(&entry)).then_some(entry)
+    }
+
+    /// The period of a header's row, if the table has periods.
+    pub fn entry(&self, table: &Table, header: &Fields) -> Option<Entry> {
         let column = column(table)?;
         let period = column.value(header, 1)?.as_text()?.to_owned();
-        let entry = Entry {
+        Some(Entry {
             table: table.name.clone(),
             owner: owner(table, header)?,
             period,
-        };
-        (!self.known().contains(&entry)).then_some(entry)
+        })
     }
 
     pub fn put(&self, entry: &Entry) -> Bound<'_> {

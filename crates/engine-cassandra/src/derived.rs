@@ -13,15 +13,21 @@ mod copy;
 mod path;
 mod walk;
 
-use engine_api::{EngineError, Header, Part, PartKey, Record, Revision, Timestamp};
+use engine_api::{
+    Cursor, EngineError, Header, Part, PartKey, Record, RecordId, Revision, Timestamp,
+};
 use layout::{Field, KeyColumn, Table, Value};
+use scylla::response::PagingState;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
+use scylla::value::Row;
 
+use crate::authority::numbered;
 use crate::cell::to_cell;
-use crate::column::{key_columns, key_name};
+use crate::column::{key_columns, key_name, key_value};
 use crate::config::OpenError;
-use crate::connection::{Bound, Cells, Columns, Connection, number};
+use crate::connection::{Bound, Cells, Columns, Connection, PageStart, number};
+use crate::failure::damaged;
 use crate::schema::{CopyForm, ITEM_KEY, copy_of};
 use copy::CopyStatements;
 pub(crate) use path::PathRead;
@@ -38,6 +44,7 @@ pub(crate) struct DerivedTable {
     copy: CopyStatements,
     delete: PreparedStatement,
     stamp: PreparedStatement,
+    all: PreparedStatement,
 }
 
 /// When rows are written, and for how long.
@@ -72,6 +79,8 @@ impl DerivedTable {
                 .collect(),
             CopyForm::Pointer | CopyForm::Inside => String::new(),
         };
+        let columns: Vec<String> = key.iter().map(key_name).collect();
+        let columns = columns.join(", ");
         let repeatable = async |statement: String| connection.prepare_repeatable(&statement).await;
         Ok(DerivedTable {
             copy: CopyStatements::prepare(connection, keyspace, &table).await?,
@@ -83,6 +92,7 @@ impl DerivedTable {
                 "SELECT writetime(revision) FROM {full} WHERE {equal}{header_row}"
             ))
             .await?,
+            all: repeatable(format!("SELECT {columns}, writetime(revision) FROM {full}")).await?,
             key,
             table,
             buckets,
@@ -192,18 +202,87 @@ impl DerivedTable {
         row: &[Value],
         level: Consistency,
     ) -> Result<(), EngineError> {
-        let found = connection.read(&self.stamp, key_cells(row), level).await?;
-        let stamp = match found.into_iter().next() {
-            Some(row) => Columns::of(row).number()?,
-            None => None,
-        };
-        match stamp {
+        match self.stamp_of(connection, row, level).await? {
             Some(stamp) => {
                 let bound = self.drop_row(record, row, stamp);
                 connection.write_together(bound, level).await
             }
             None => Ok(()),
         }
+    }
+
+    /// The timestamp of the row, if it is there.
+    pub async fn stamp_of(
+        &self,
+        connection: &Connection,
+        row: &[Value],
+        level: Consistency,
+    ) -> Result<Option<i64>, EngineError> {
+        let found = connection.read(&self.stamp, key_cells(row), level).await?;
+        match found.into_iter().next() {
+            Some(row) => Columns::of(row).number(),
+            None => Ok(None),
+        }
+    }
+
+    /// A page of all rows, in the servers' order.
+    pub async fn all_rows(
+        &self,
+        connection: &Connection,
+        page: PageStart,
+        id_field: Field,
+        level: Consistency,
+    ) -> Result<(Vec<DerivedRow>, Option<PagingState>), EngineError> {
+        let read = connection.read_page(&self.all, Vec::new(), level, page);
+        let (rows, next) = read.await?;
+        let mut found = Vec::with_capacity(rows.len());
+        for row in rows {
+            found.extend(self.read_row(row, id_field, None)?);
+        }
+        Ok((found, next))
+    }
+
+    /// `None` for a row that holds an item and not a header.
+    fn read_row(
+        &self,
+        row: Row,
+        id_field: Field,
+        sort: Option<Field>,
+    ) -> Result<Option<DerivedRow>, EngineError> {
+        let missing = || damaged(format!("a row of {} is cut short", self.table.name));
+        let mut columns = Columns::of(row);
+        let mut key = Vec::with_capacity(self.key.len());
+        for column in &self.key {
+            key.push(key_value(column, &columns.cell().ok_or_else(missing)?)?);
+        }
+        let Some(stamp) = columns.number()? else {
+            return Ok(None);
+        };
+        numbered(stamp)?;
+        let at = |field: Field| {
+            let column = KeyColumn::Field(field);
+            let at = self.key.iter().position(|other| *other == column)?;
+            Some(key[at].clone())
+        };
+        let id = at(id_field).ok_or_else(missing)?;
+        let place = Cursor {
+            sort: sort.and_then(at),
+            id: RecordId::new(id.as_text().ok_or_else(missing)?).map_err(damaged)?,
+        };
+        Ok(Some(DerivedRow { key, place, stamp }))
+    }
+
+    /// Deletes a row as it was written, and nothing that is written later.
+    pub async fn delete(
+        &self,
+        connection: &Connection,
+        row: &[Value],
+        stamp: i64,
+        level: Consistency,
+    ) -> Result<(), EngineError> {
+        let mut cells = vec![number(stamp)];
+        cells.extend(key_cells(row));
+        connection.write(&self.delete, cells, level).await
     }
 
     /// Deletes a row that a listing met and that its record has outgrown.
@@ -218,9 +297,7 @@ impl DerivedTable {
         if row.stamp > outgrown_by.to_i64() {
             return Ok(());
         }
-        let mut cells = vec![number(row.stamp)];
-        cells.extend(key_cells(&row.key));
-        connection.write(&self.delete, cells, level).await
+        self.delete(connection, &row.key, row.stamp, level).await
     }
 
     /// Rows of a table with a TTL live until the window after the one in which

@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use engine_api::{
     Aged, Capabilities, Change, Engine, EngineError, ExpiryKind, Fence, FenceKind, GuardKind,
     JournalKind, JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page, Position, Query,
-    ReadContext, RealWorld, Record, RecordKey, Scan, ScanPage, Seal, Stock, Terms, Timestamp,
-    Together, World, WriteContext, validate, validate_alone,
+    ReadContext, RealWorld, Record, RecordKey, Scan, ScanPage, Seal, Stock, Stray, StrayEnd,
+    StrayPage, StraySearch, Terms, Timestamp, Together, World, WriteContext, validate,
+    validate_alone,
 };
 use layout::{AccessPath, Collection, Role};
 use scylla::statement::Consistency;
@@ -25,7 +26,7 @@ use crate::levels::Levels;
 use crate::sampling::{SampledReads, Sampling};
 use crate::schema::{self, is_divided_by_calendar};
 use crate::servers::{Warning, durability, judge};
-use crate::{change, listing, patch, scan, sweep};
+use crate::{change, listing, patch, scan, stray, sweep};
 
 /// Carts, orders and shopper sessions in one keyspace of a Cassandra cluster.
 #[derive(Debug)]
@@ -311,6 +312,14 @@ impl Engine for CassandraEngine {
 
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
         sweep::maintain(self, work).await
+    }
+
+    async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {
+        stray::find(self, self.tables(search.collection)?, search).await
+    }
+
+    async fn mend_stray(&self, stray: &Stray, now: Timestamp) -> Result<StrayEnd, EngineError> {
+        stray::mend(self, self.tables(stray.collection)?, stray, now).await
     }
 }
 

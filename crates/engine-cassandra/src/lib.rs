@@ -56,6 +56,8 @@ mod scan;
 
 mod sweep;
 
+mod stray;
+
 mod sampling;
 
 mod journal;

@@ -30,9 +30,9 @@ mod history;
 
 mod sweeper;
 
-mod reconcile;
 mod read_counts;
 mod reading;
+mod reconcile;
 
 pub use carts::{ItemWish, Merge, MergeEnd};
 pub use error::{Noun, ShopError};

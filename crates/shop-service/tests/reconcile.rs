@@ -460,6 +460,29 @@ async fn an_order_that_is_archived_while_it_is_counted_counts_once() {
     assert_eq!(said, "5 sold or reserved, and the orders have 3");
 }
 
+/// On every shard of every collection, and in the history.
+#[tokio::test(start_paused = true)]
+async fn rows_that_do_not_follow_are_found_wherever_they_are() {
+    let stage = Stage::over(2).await.with_history();
+    for collection in Collection::ALL {
+        stage.stray(Some("shard-1"), collection, "one");
+        stage.stray(Some("shard-2"), collection, "two");
+    }
+    stage.stray(None, Collection::Orders, "old");
+    let looked = reconcile(&stage.shop, Wish::LookOnly).await.unwrap();
+    assert_eq!(looked.tally(Kind::Row).left, 9, "{looked:?}");
+    let keys: Vec<&str> = looked
+        .left_named()
+        .iter()
+        .map(|left| left.key.as_str())
+        .collect();
+    assert!(keys.contains(&"history/by_user/old"), "{keys:?}");
+    let mended = reconcile(&stage.shop, Wish::Mend).await.unwrap();
+    assert_eq!(sums(&mended), (9, 9), "{mended:?}");
+    let after = reconcile(&stage.shop, Wish::Mend).await.unwrap();
+    assert_eq!(sums(&after), (0, 0), "{after:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reconciler_goes_on_where_another_was_stopped() {
     let (stage, user) = saga(Stop::BeforeTheWrite).await;

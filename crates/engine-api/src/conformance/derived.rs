@@ -6,7 +6,8 @@ use crate::conformance::listings::{Listing, found_at, found_by};
 use crate::conformance::scenery::{change_if, create, expiring, micros_after, remove, set_line};
 use crate::conformance::stage::{Checked, Failure, Stage};
 use crate::conformance::{CARTS, PRODUCTS, SESSIONS};
-use crate::record::Content;
+use crate::record::{Content, RecordKey};
+use crate::stray::{Stray, StraySearch};
 
 cases! {
     "E16" ["W9"] a_removed_record_vanishes_from_every_path [];
@@ -14,6 +15,7 @@ cases! {
     "E16" ["W9"] a_product_with_a_new_price_is_shown_once_in_its_new_place [PRODUCTS];
     "E16" ["W9"] a_session_that_gets_a_user_is_found_by_that_user [SESSIONS];
     "E16" ["W7"] an_expired_record_is_on_no_path [CARTS];
+    "E25" ["W9"] rows_that_follow_their_records_are_no_strays [];
     "E1" [] a_patched_record_shows_its_parts_on_every_path [CARTS];
 }
 async fn a_removed_record_vanishes_from_every_path(stage: Stage<'_>) -> Checked {
@@ -154,6 +156,50 @@ async fn an_expired_record_is_on_no_path(stage: Stage<'_>) -> Checked {
         ensure!(after.is_empty(), "{path} finds an expired cart: {after:?}");
     }
     Ok(())
+}
+
+/// More pages than any case needs.
+const STRAY_PAGES_MAX: usize = 10_000;
+
+/// Created and removed on every path.
+async fn rows_that_follow_their_records_are_no_strays(stage: Stage<'_>) -> Checked {
+    let mut own = Vec::new();
+    for listing in Listing::all(&stage) {
+        let gone = listing.add("gone", 1).await?;
+        let created = stage.record(&gone).await?.header.revision;
+        stage.done(remove(&gone, created)).await?;
+        own.extend([gone, listing.add("kept", 2).await?]);
+    }
+    let strays = strays_of(&stage, &own).await?;
+    ensure!(strays.is_empty(), "rows that follow are strays: {strays:?}");
+    Ok(())
+}
+
+async fn strays_of(stage: &Stage<'_>, own: &[RecordKey]) -> Checked<Vec<Stray>> {
+    let mut strays = Vec::new();
+    for collection in stage.collections() {
+        let mut after = None;
+        for page in 0.. {
+            ensure!(page < STRAY_PAGES_MAX, "the strays have no end");
+            let search = StraySearch {
+                collection,
+                after: after.take(),
+                limit: 50,
+                now: stage.now(),
+            };
+            let found = stage.engine.find_strays(&search).await?;
+            let is_own = |stray: &Stray| {
+                own.iter()
+                    .any(|key| key.id == stray.id && key.collection == stray.collection)
+            };
+            strays.extend(found.strays.into_iter().filter(is_own));
+            match found.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+    }
+    Ok(strays)
 }
 
 async fn a_patched_record_shows_its_parts_on_every_path(stage: Stage<'_>) -> Checked {

@@ -10,7 +10,8 @@ use engine_api::{
     Capabilities, Change, ChangeKind, Content, ControlStore, Durability, Engine, EngineError,
     Fence, Generation, Guard, JournalEvent, JournalPage, Maintained, Maintenance, MoverTerm,
     Outcome, Page, PartsChange, Position, PriceCondition, Query, ReadContext, Record, RecordKey,
-    Revision, Scan, ScanPage, Seal, StockAction, Timestamp, WriteContext,
+    Revision, RowFault, Scan, ScanPage, Seal, StockAction, Stray, StrayPage, StraySearch,
+    Timestamp, WriteContext,
 };
 
 /// The broken promise.
@@ -19,6 +20,7 @@ pub enum Fault {
     None,
     AcknowledgesRemovalsWithoutApplying,
     AppliesHalfOfACommit,
+    CallsEveryRowAStray,
     CollectsMoreThanAsked,
     ComparesWholeRecords,
     CountsRepeatedTakes,
@@ -392,6 +394,32 @@ impl Engine for FaultyEngine {
             }
             _ => self.inner.maintain(work).await,
         }
+    }
+
+    async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {
+        if self.fault != Fault::CallsEveryRowAStray {
+            return self.inner.find_strays(search).await;
+        }
+        let scan = Scan {
+            collection: search.collection,
+            scope: engine_api::layout::Scope::All,
+            after: None,
+            until: None,
+            limit: 1000,
+        };
+        let images = self.inner.scan(&scan).await?.images;
+        let stray = |image: Record| Stray {
+            collection: search.collection,
+            id: image.key.id,
+            table: "every".to_owned(),
+            fault: RowFault::Missing,
+            row: Vec::new(),
+        };
+        Ok(StrayPage {
+            looked_at: images.len(),
+            strays: images.into_iter().map(stray).collect(),
+            next: None,
+        })
     }
 }
 

@@ -8,20 +8,17 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-use engine_api::{Cursor, EngineError, Query, RecordId};
+use engine_api::{Cursor, EngineError, Query};
 use futures::{StreamExt, TryStreamExt, stream};
-use layout::{AccessPath, Direction, Field, Fields, KeyColumn, Value};
+use layout::{AccessPath, Direction, Fields, KeyColumn, Value};
 use scylla::response::PagingState;
 use scylla::statement::Consistency;
-use scylla::value::{CqlValue, Row};
+use scylla::value::CqlValue;
 
 use super::{DerivedTable, PathRead};
-use crate::authority::numbered;
 use crate::calendar::{self, Calendar};
 use crate::cell::to_cell;
-use crate::column::key_value;
-use crate::connection::{Cells, Columns, Connection, PageStart, number};
-use crate::failure::damaged;
+use crate::connection::{Cells, Connection, PageStart, number};
 
 /// How many rows one page asks the servers for, of one partition.
 const PAGE_ROWS_MAX: usize = 64;
@@ -153,8 +150,13 @@ impl<'a> Walk<'a> {
                 .connection
                 .read_page(read, cells, self.level, page)
                 .await?;
+            let shape = self.read.path.shape();
+            let (id, sort) = (
+                shape.collection.id_field(),
+                shape.sort.map(|(field, _)| field),
+            );
             for row in rows {
-                lane.rows.extend(self.row(row)?);
+                lane.rows.extend(self.table.read_row(row, id, sort)?);
             }
             lane.next = next;
             if !is_sorted && lane.rows.len() > UNSORTED_ROWS_MAX {
@@ -216,32 +218,6 @@ impl<'a> Walk<'a> {
                     reason: format!("{} needs {}", self.read.path, column.source()),
                 }),
         }
-    }
-
-    /// `None` for a row that holds an item and not a header.
-    fn row(&self, row: Row) -> Result<Option<DerivedRow>, EngineError> {
-        let missing = || damaged(format!("a row of {} is cut short", self.table.table.name));
-        let mut columns = Columns::of(row);
-        let mut key = Vec::with_capacity(self.table.key.len());
-        for column in &self.table.key {
-            key.push(key_value(column, &columns.cell().ok_or_else(missing)?)?);
-        }
-        let Some(stamp) = columns.number()? else {
-            return Ok(None);
-        };
-        numbered(stamp)?;
-        let at = |field: Field| {
-            let column = KeyColumn::Field(field);
-            let at = self.table.key.iter().position(|other| *other == column)?;
-            Some(key[at].clone())
-        };
-        let shape = self.read.path.shape();
-        let id = at(shape.collection.id_field()).ok_or_else(missing)?;
-        let place = Cursor {
-            sort: shape.sort.and_then(|(field, _)| at(field)),
-            id: RecordId::new(id.as_text().ok_or_else(missing)?).map_err(damaged)?,
-        };
-        Ok(Some(DerivedRow { key, place, stamp }))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The round of the derived rows (W9), collection by collection, shard by shard.
 
-use engine_api::{EngineError, ScanPosition, Stray, StrayEnd, StrayPage, StraySearch};
+use engine_api::{Engine, EngineError, ScanPosition, Stray, StrayEnd, StrayPage, StraySearch};
 use layout::Collection;
 use router::{RouterError, ShardName, SurveyPlace};
 
@@ -67,7 +67,7 @@ impl Shop {
         shard: &ShardName,
         search: &StraySearch,
     ) -> Result<StrayPage, ShopError> {
-        match self.history_at(shard) {
+        match self.history_at(shard, search.collection) {
             Some(engine) => engine.find_strays(search).await.map_err(of_history(shard)),
             None => Ok(self.router.find_strays(shard, search).await?),
         }
@@ -78,7 +78,7 @@ impl Shop {
         shard: &ShardName,
         stray: &Stray,
     ) -> Result<StrayEnd, ShopError> {
-        match self.history_at(shard) {
+        match self.history_at(shard, stray.collection) {
             Some(engine) => {
                 let mended = engine.mend_stray(stray, self.now()).await;
                 mended.map_err(of_history(shard))
@@ -87,10 +87,12 @@ impl Shop {
         }
     }
 
-    /// The history is no shard of the map; its engine may keep other collections too.
-    fn history_at(&self, shard: &ShardName) -> Option<&dyn engine_api::Engine> {
+    /// The history is no shard of the map, and what its engine keeps of other collections
+    /// is the router's.
+    fn history_at(&self, shard: &ShardName, collection: Collection) -> Option<&dyn Engine> {
         let history = self.history.as_ref()?;
-        (history.shard() == shard).then(|| history.engine())
+        let is_history = history.shard() == shard && collection == Collection::Orders;
+        is_history.then(|| history.engine())
     }
 }
 

@@ -14,8 +14,9 @@ use async_trait::async_trait;
 use engine_api::memory::MemoryEngine;
 use engine_api::{
     Aged, Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained, Maintenance,
-    MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage,
-    Seal, Timestamp, World, WriteContext, Writer,
+    MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordId, RecordKey, RowFault,
+    Scan, ScanPage, Seal, Stray, StrayEnd, StrayPage, StraySearch, Timestamp, World, WriteContext,
+    Writer,
 };
 use feed::{Feed, Pass};
 use layout::Collection;
@@ -88,6 +89,8 @@ struct Mortal {
     after_write: Mutex<Option<Happening>>,
     /// After the next scans of live records, one each, on whatever shard.
     after_scans: Arc<Mutex<VecDeque<Option<Happening>>>>,
+    /// Rows that do not follow, until they are mended.
+    strays: Mutex<Vec<Stray>>,
 }
 
 impl fmt::Debug for Mortal {
@@ -217,6 +220,21 @@ impl Engine for Mortal {
 
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
         self.memory.maintain(work).await
+    }
+
+    async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {
+        let mut strays = self.strays.lock().unwrap().clone();
+        strays.retain(|stray| stray.collection == search.collection);
+        Ok(StrayPage {
+            looked_at: strays.len(),
+            strays,
+            next: None,
+        })
+    }
+
+    async fn mend_stray(&self, stray: &Stray, _: Timestamp) -> Result<StrayEnd, EngineError> {
+        self.strays.lock().unwrap().retain(|other| other != stray);
+        Ok(StrayEnd::Mended)
     }
 }
 
@@ -381,6 +399,21 @@ impl Stage {
         scans.clear();
         scans.extend((0..others).map(|_| None));
         scans.push_back(Some(happening));
+    }
+
+    /// A row of this collection does not follow, on the shard, or in the history.
+    pub fn stray(&self, shard: Option<&str>, collection: Collection, id: &str) {
+        let shard = match shard {
+            Some(name) => &self.shards[&ShardName::new(name).unwrap()],
+            None => &self.history,
+        };
+        shard.strays.lock().unwrap().push(Stray {
+            collection,
+            id: RecordId::new(id).unwrap(),
+            table: "by_user".to_owned(),
+            fault: RowFault::Missing,
+            row: Vec::new(),
+        });
     }
 
     /// Orders that live on the shards, and in the history.
