@@ -47,9 +47,15 @@ impl Router {
     }
 
     /// A number for a later [`Router::write_as_of`]: above `floor`, and above
-    /// everything proposed for the key before.
-    pub fn number(&self, key: &RecordKey, floor: Revision) -> Result<Revision, RouterError> {
-        Ok(self.clock.propose([key], self.world.now(), floor)?)
+    /// everything proposed for any of the keys before. They are all the keys that it
+    /// will write: another commit of one of them under the same number would be taken
+    /// for a repeat of it (W5).
+    pub fn number<'a>(
+        &self,
+        keys: impl IntoIterator<Item = &'a RecordKey>,
+        floor: Revision,
+    ) -> Result<Revision, RouterError> {
+        Ok(self.clock.propose(keys, self.world.now(), floor)?)
     }
 
     /// Writes changes that rest on what was read after `number` was drawn, under

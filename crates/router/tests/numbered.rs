@@ -12,7 +12,10 @@ use support::*;
 async fn what_came_and_went_since_the_number_was_drawn_refuses() {
     let shop = Shop::open(&["a"], &[carts_on("a")]).await;
     let other = shop.second_router(Default::default()).await;
-    let number = shop.router.number(&cart_key("c"), Revision::ZERO).unwrap();
+    let number = shop
+        .router
+        .number([&cart_key("c")], Revision::ZERO)
+        .unwrap();
 
     let made = written(&other, create_cart("c")).await;
     let removal = Change::Remove {
@@ -26,7 +29,7 @@ async fn what_came_and_went_since_the_number_was_drawn_refuses() {
     assert_eq!(late.await.unwrap().outcome, Outcome::Stale { stored });
     assert_eq!(shop.router.counts().stale_retries.value(), 0);
 
-    let number = shop.router.number(&cart_key("c"), stored).unwrap();
+    let number = shop.router.number([&cart_key("c")], stored).unwrap();
     let again = shop.router.write_as_of(vec![create_cart("c")], number);
     let revision = number;
     assert_eq!(again.await.unwrap().outcome, Outcome::Done { revision });
@@ -35,7 +38,10 @@ async fn what_came_and_went_since_the_number_was_drawn_refuses() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_is_asked_for_under_the_same_number() {
     let shop = Shop::open(&["a"], &[carts_on("a")]).await;
-    let number = shop.router.number(&cart_key("c"), Revision::ZERO).unwrap();
+    let number = shop
+        .router
+        .number([&cart_key("c")], Revision::ZERO)
+        .unwrap();
     shop.shard("a").fail_next(&[Fault::AppliedButAnswerLost]);
     let written = shop.router.write_as_of(vec![create_cart("c")], number);
     let revision = number;

@@ -25,7 +25,7 @@ use model::OrderStatus;
 use router::ShardName;
 
 pub use archive::{archive_feed, archive_feed_name};
-pub(crate) use recall::Recalled;
+pub(crate) use recall::{Recalled, numbered_key};
 
 use crate::records::status_text;
 

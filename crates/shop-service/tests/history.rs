@@ -7,8 +7,8 @@ mod stage;
 use std::sync::Arc;
 
 use engine_api::Revision;
-use model::{Order, OrderId, OrderStatus, StockCounts, UserId};
-use shop_service::{Listing, Made, PageWish, Placed, Shop, ShopError};
+use model::{CartOwner, Order, OrderId, OrderStatus, StockCounts, UserId};
+use shop_service::{Listing, Made, OrderWish, PageWish, Placed, Shop, ShopError};
 use stage::{Happening, Stage, Stop, archive, order};
 use tokio::sync::{Mutex, oneshot};
 
@@ -255,6 +255,35 @@ async fn an_order_that_moves_under_a_reader_is_seen_once() {
             }
         }
     }
+}
+
+/// Two windows order one cart under two keys, in one tick of the clock: the cart is in
+/// both commits, and neither may be taken for a repeat of the other (W5).
+#[tokio::test(start_paused = true)]
+async fn two_orders_of_one_cart_in_one_tick_are_two() {
+    let stage = Stage::over(1).await.with_history();
+    stage.stock("p-1", "10.00", 100).await;
+    let opened = stage.shop.open_cart(&CartOwner::User(ann()), NEVER).await;
+    let cart = opened.unwrap().1.value.id().clone();
+    let wish = |key: &str| OrderWish {
+        cart: Some(cart.clone()),
+        ..order(&ann(), key, &[("p-1", 2, "10.00")])
+    };
+    let (one, two) = tokio::join!(
+        stage.shop.place_order(wish("one"), NEVER),
+        stage.shop.place_order(wish("two"), NEVER),
+    );
+    let placed: Vec<OrderId> = [one, two]
+        .into_iter()
+        .flatten()
+        .map(|placed| placed.order.header().id.clone())
+        .collect();
+    assert!(!placed.is_empty());
+    for id in &placed {
+        assert_once(&stage.shop, &ann(), id, OrderStatus::Created, "told of").await;
+    }
+    let sold = 2 * placed.len() as u64;
+    assert_eq!(stage.counts("p-1").await, counted(100 - sold, sold));
 }
 
 /// A process looks for an order, finds none, and sleeps through its whole life.

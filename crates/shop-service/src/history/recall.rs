@@ -26,18 +26,20 @@ pub(crate) enum Recalled {
 
 impl Shop {
     /// The number for an order that is made if neither store has it; without a
-    /// history none is needed, since nothing ever removes an order.
+    /// history none is needed, since nothing ever removes an order. `beside` are the
+    /// records that the same commit changes: two orders of one cart must not share it.
     pub(crate) fn creation_number(
         &self,
         id: &OrderId,
+        beside: Vec<RecordKey>,
         above: Revision,
     ) -> Result<Option<Revision>, ShopError> {
         if self.history.is_none() {
             return Ok(None);
         }
-        let id = RecordId::new(id.as_str()).expect("the model's ids are as short as the engine's");
-        let key = RecordKey::by_id(Collection::Orders, id);
-        Ok(Some(self.router.number(&key, above)?))
+        let mut keys = beside;
+        keys.push(numbered_key(Collection::Orders, id.as_str()));
+        Ok(Some(self.router.number(&keys, above)?))
     }
 
     /// Writes what makes a new order: under its number, if it has one.
@@ -66,7 +68,7 @@ impl Shop {
             let header = next.order.header();
             (header.id.clone(), header.user.clone())
         };
-        let number = self.creation_number(&id, above)?;
+        let number = self.creation_number(&id, Vec::new(), above)?;
         let live = self.live_order(&id, Some(&user)).await?;
         let again = self.archived_order(&id, Some(&user)).await?;
         let unchanged = again.is_some_and(|record| record.header.revision == archived.revision);
@@ -91,4 +93,10 @@ impl Shop {
             _ => Recalled::Again { above },
         })
     }
+}
+
+/// The key as far as numbers are told apart by it.
+pub(crate) fn numbered_key(collection: Collection, id: &str) -> RecordKey {
+    let id = RecordId::new(id).expect("the model's ids are as short as the engine's");
+    RecordKey::by_id(collection, id)
 }

@@ -24,6 +24,7 @@ use model::{
 
 use super::{Current, LineWish, OrderWish, Placed, Together, together};
 use crate::error::{Noun, ShopError};
+use crate::history::numbered_key;
 use crate::records::{
     KeptOrder, Settlement, cart_header, header, order_header, product_hints, product_of, shelf,
 };
@@ -39,7 +40,7 @@ impl Shop {
             // Nearly every request is the first of its key, so that nobody looks for an
             // order beforehand: the creation meets it before anything else is judged. It
             // does not meet one in the history.
-            let number = self.creation_number(&id, above)?;
+            let number = self.creation_number(&id, beside(&wish), above)?;
             if number.is_some()
                 && let Some(record) = self.found_order(&id, Some(&wish.user)).await?
             {
@@ -440,6 +441,15 @@ enum AtOnce {
     /// Something in it did not hold; nothing was written.
     Refused,
     NotHere,
+}
+
+/// What an order changes beside its own record.
+fn beside(wish: &OrderWish) -> Vec<RecordKey> {
+    let products = wish.lines.iter().map(|line| line.product.as_str());
+    let products = products.map(|id| numbered_key(Collection::Products, id));
+    let cart = wish.cart.iter();
+    let cart = cart.map(|cart| numbered_key(Collection::Carts, cart.as_str()));
+    products.chain(cart).collect()
 }
 
 fn asked(wish: &OrderWish) -> AskedOrder {
