@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Result, anyhow, ensure};
 use async_trait::async_trait;
 use engine_api::{
-    Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained, Maintenance,
+    Aged, Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained, Maintenance,
     MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage,
     Seal, SharedRecord, StockAction, Stray, StrayEnd, StrayPage, StraySearch, Timestamp,
     WriteContext,
@@ -213,6 +213,22 @@ impl Engine for Faulty {
         context: ReadContext,
     ) -> Option<Result<Option<SharedRecord>, EngineError>> {
         self.engine.get_at_once(key, context)
+    }
+
+    async fn get_aged(
+        &self,
+        key: &RecordKey,
+        context: ReadContext,
+    ) -> Result<Aged<Option<Record>>, EngineError> {
+        self.engine.get_aged(key, context).await
+    }
+
+    async fn query_aged(
+        &self,
+        query: &Query,
+        context: ReadContext,
+    ) -> Result<Aged<Page>, EngineError> {
+        self.engine.query_aged(query, context).await
     }
 
     async fn query(&self, query: &Query, context: ReadContext) -> Result<Page, EngineError> {
