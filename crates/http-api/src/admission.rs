@@ -10,10 +10,12 @@
 //! memory, and what waits for a shard. And the time that a request waits in this
 //! process before it is looked at: requests that are answered at once never wait for
 //! one another at work, they wait unread in their sockets, where nothing counts them.
-//! A task that sleeps waits in the same queue. How late it wakes is how late a request
-//! is taken up, and what is late all through a window is a queue that stands, not a
-//! burst. The level then says how much of which class is refused: decision 14.
+//! A task that is set out waits for its turn as a new connection does. How late it runs
+//! is how late a request is taken up, and what is late all through a window is a queue
+//! that stands, not a burst. The level then says how much of which class is refused:
+//! decision 14.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -189,9 +191,8 @@ impl Admission {
         Class::SHED.into_iter().zip(counts)
     }
 
-    /// Feels the pulse for ever. To be run as a task of its own, which waits for its
-    /// turn as requests do.
-    pub(crate) async fn watch(&self, world: &dyn World) {
+    /// Feels the pulse for ever, from where connections are accepted.
+    pub(crate) async fn watch(&self, world: &Arc<dyn World>) {
         let between = self.window / PULSES;
         loop {
             let began = world.elapsed();
@@ -199,7 +200,13 @@ impl Admission {
             while pulses < PULSES_LEAST || world.elapsed().saturating_sub(began) < self.window {
                 let slept = world.elapsed();
                 world.sleep(between).await;
-                let took = world.elapsed().saturating_sub(slept);
+                // A sleeper that wakes on a thread of the pool is run next, before all
+                // who wait. What is set out from here goes to the end of the queue.
+                let clock = Arc::clone(world);
+                let Ok(ran) = tokio::spawn(async move { clock.elapsed() }).await else {
+                    return; // the pool is being closed
+                };
+                let took = ran.saturating_sub(slept);
                 least_late = least_late.min(took.saturating_sub(between));
                 pulses += 1;
             }
@@ -354,6 +361,8 @@ mod tests {
     struct Busy {
         late_ms: std::sync::Mutex<std::collections::VecDeque<u64>>,
         elapsed_ms: AtomicU64,
+        /// Told when nothing is left to wake for.
+        asleep: tokio::sync::Notify,
     }
 
     impl World for Busy {
@@ -381,34 +390,40 @@ mod tests {
                         let passed = asked + late;
                         self.elapsed_ms.fetch_add(passed, Ordering::Relaxed);
                     }
-                    None => std::future::pending().await,
+                    None => {
+                        self.asleep.notify_one();
+                        std::future::pending().await
+                    }
                 }
             })
         }
     }
 
-    #[test]
-    fn a_window_is_as_late_as_its_earliest_pulse() {
-        fn check(late_ms: &[u64], expected_ms: u64, shed: usize) {
+    #[tokio::test]
+    async fn a_window_is_as_late_as_its_earliest_pulse() {
+        async fn check(late_ms: &[u64], expected_ms: u64, shed: usize) {
             let admission = Admission::new(&HttpLimits {
                 queue_ms_max: 50,
                 queue_window_ms: 100,
                 ..HttpLimits::default()
             });
-            let world = Busy {
+            let busy = Arc::new(Busy {
                 late_ms: std::sync::Mutex::new(late_ms.iter().copied().collect()),
                 elapsed_ms: AtomicU64::new(0),
-            };
-            let mut watching = std::pin::pin!(admission.watch(&world));
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            assert!(watching.as_mut().poll(&mut context).is_pending());
+                asleep: tokio::sync::Notify::new(),
+            });
+            let world: Arc<dyn World> = busy.clone();
+            tokio::select! {
+                () = admission.watch(&world) => unreachable!("it watches for ever"),
+                () = busy.asleep.notified() => {}
+            }
             assert_eq!(admission.late(), Duration::from_millis(expected_ms));
             assert_eq!(admission.shedding().count(), shed, "{late_ms:?}");
         }
-        check(&[0; 10], 0, 0);
-        check(&[70, 80], 70, 1);
+        check(&[0; 10], 0, 0).await;
+        check(&[70, 80], 70, 1).await;
         // One hiccup, however long, is no queue.
-        check(&[5_000, 0], 0, 0);
-        check(&[30, 90, 90], 30, 0);
+        check(&[5_000, 0], 0, 0).await;
+        check(&[30, 90, 90], 30, 0).await;
     }
 }

@@ -42,16 +42,13 @@ pub async fn serve(
 ) -> Drained {
     let connections = Connections::new(&app);
     let mut tasks = JoinSet::new();
-    // Ends with this value. A task, because it must wait for its turn as requests do.
-    let mut pulse = JoinSet::new();
-    let watched = app.clone();
-    pulse.spawn(async move { watched.admission.watch(watched.world.as_ref()).await });
     let (stop, stopped) = watch::channel(());
     {
         let accepting = async {
             tokio::join!(
                 connections.accept(&listener, &mut tasks, &stopped),
-                sample_figures(&app)
+                sample_figures(&app),
+                app.admission.watch(&app.world),
             );
         };
         let ending = async {
