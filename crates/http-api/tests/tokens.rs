@@ -220,6 +220,20 @@ async fn an_older_answer_does_not_take_the_token_back() {
 }
 
 #[tokio::test]
+async fn who_was_told_that_a_session_is_over_does_not_find_it_open() {
+    let both = Processes::start().await;
+    let (session, _) = filled(&both.ahead).await.swap_remove(4);
+    both.stand_still();
+    both.ahead.delete(&session).send().await.expect(204);
+    let told = both.ahead.get(&session).send().await;
+    told.problem(410, "session-ended");
+    let token = told.header("caravan-token").to_owned();
+    both.behind.get(&session).send().await.expect(200);
+    let again = both.behind.get(&session).header("caravan-token", token);
+    again.send().await.problem(410, "session-ended");
+}
+
+#[tokio::test]
 async fn what_was_served_stands_in_the_metrics() {
     let both = Processes::start().await;
     let paths = filled(&both.ahead).await;

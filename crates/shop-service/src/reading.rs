@@ -137,11 +137,11 @@ impl<'a> ShopReader<'a> {
         self.shop.listed(page, product_of)
     }
 
-    /// S2: live, or why not.
+    /// S2, also when it is over: that is something to have seen, too.
     pub async fn session(self, id: &ShopperSessionId) -> Result<Stored<ShopperSession>, ShopError> {
         let ask = |freshness| self.shop.found_session_aged(id, freshness);
         let found = self.read(Operation::S2, ask).await?;
-        Ok(self.shop.live_of(id, found)?.stored())
+        Ok(sessions::known(id, found)?.stored())
     }
 
     /// S3, newest first, closed ones included until they expire.

@@ -191,17 +191,7 @@ impl Shop {
     }
 
     async fn live_session(&self, id: &ShopperSessionId) -> Result<SessionRecord, ShopError> {
-        let found = self.found_session_aged(id, Freshness::Latest).await?;
-        self.live_of(id, found.answer)
-    }
-
-    /// The session of a record that was found, if it is not over.
-    pub(crate) fn live_of(
-        &self,
-        id: &ShopperSessionId,
-        found: Option<SharedRecord>,
-    ) -> Result<SessionRecord, ShopError> {
-        let record = known(id, found)?;
+        let record = self.known_session(id).await?;
         record.session.check_live(self.now())?;
         Ok(record)
     }
@@ -294,7 +284,10 @@ pub(crate) fn query_of_user(user: &UserId, page: PageWish) -> Query {
     }
 }
 
-fn known(id: &ShopperSessionId, found: Option<SharedRecord>) -> Result<SessionRecord, ShopError> {
+pub(crate) fn known(
+    id: &ShopperSessionId,
+    found: Option<SharedRecord>,
+) -> Result<SessionRecord, ShopError> {
     match found.filter(|record| record.header.content.live().is_some()) {
         Some(record) => SessionRecord::read(&record),
         None => Err(ShopError::NotFound {

@@ -145,7 +145,8 @@ fn finish_response(status: &str, response: &mut Value, is_shop: bool) {
         response["content"] = json!({"application/problem+json": {"schema": schema}});
     }
     response["headers"]["X-Request-Id"] = text.clone();
-    if !refused && is_shop {
+    // That a session is over is told with a token: it is something to have seen.
+    if (!refused || status == "410") && is_shop {
         response["headers"]["Caravan-Token"] = text.clone();
     }
     if matches!(status, "429" | "503" | "504") && !has_content {

@@ -1,10 +1,10 @@
 //! Reading sessions.
 
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use layout::AccessPath;
 use model::{ShopperSession, ShopperSessionId, UserId};
 use serde::ser::{Serialize, Serializer};
-use shop_service::Stored;
+use shop_service::{ShopError, Stored};
 use utoipa::ToSchema;
 
 use super::SessionAnswer;
@@ -49,6 +49,12 @@ pub(crate) async fn by_id(
     held: Conditions,
 ) -> Result<Response, Problem> {
     let session = app.shop.shown_to(seen.0).session(&id).await?;
+    if let Err(ended) = session.check_live(app.world.now()) {
+        // Who was told that it is over is not to find it open elsewhere.
+        let mut response = Problem::from(ShopError::from(ended)).into_response();
+        answer::set_token(response.headers_mut(), session.revision.max(seen.0));
+        return Ok(response);
+    }
     answer::page_unless_held(&session, seen, &held, |session| {
         answer::written(&SessionAnswer::of(session))
     })
