@@ -8,6 +8,7 @@ mod check;
 mod mutation;
 mod tree;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -149,13 +150,16 @@ fn judge_all<'a>(
         limit,
     };
 
-    let groups = by_check(mutations);
-    let mut progress = Progress::begin((groups.len() + mutations.len()) as u64);
+    let groups = by_package(mutations);
+    let checks: usize = groups.iter().map(|group| group.checks.len()).sum();
+    let mut progress = Progress::begin((checks + mutations.len()) as u64);
     let mut judged = Vec::new();
-    for (number, (check, mutations)) in groups.into_iter().enumerate() {
-        progress.working_on(&format!("unmutated copy, {check}"));
-        require_survival(&bench, check, &format!("unmutated-{number}"))?;
-        progress.done();
+    for Group { checks, mutations } in groups {
+        for check in checks {
+            progress.working_on(&format!("unmutated copy, {check}"));
+            require_survival(&bench, check, &format!("unmutated-{}", check.package()))?;
+            progress.done();
+        }
         for mutation in mutations {
             progress.working_on(&format!(
                 "{} ({}: {})",
@@ -180,23 +184,30 @@ fn judge_all<'a>(
     Ok(judged)
 }
 
-/// Mutations of one file follow one another, and so do those of one check: each change of
-/// place builds two crates and all that rest on them, the one that is put back and the next.
-fn by_check(mutations: &[Mutation]) -> Vec<(&Check, Vec<&Mutation>)> {
-    let mut groups: Vec<(&Check, Vec<&Mutation>)> = Vec::new();
+/// What is built together: the checks of one package, and the mutations that they must notice.
+#[derive(Default)]
+struct Group<'a> {
+    checks: Vec<&'a Check>,
+    mutations: Vec<&'a Mutation>,
+}
+
+/// Mutations of one file follow one another, and those of one package: each change of place
+/// builds two crates and all that rest on them, the one that is put back and the next.
+fn by_package(mutations: &[Mutation]) -> Vec<Group<'_>> {
+    let mut groups: BTreeMap<&str, Group<'_>> = BTreeMap::new();
     for mutation in mutations {
-        match groups.iter_mut().find(|group| *group.0 == mutation.check) {
-            Some(group) => group.1.push(mutation),
-            None => groups.push((&mutation.check, vec![mutation])),
+        let group = groups.entry(mutation.check.package()).or_default();
+        if !group.checks.contains(&&mutation.check) {
+            group.checks.push(&mutation.check);
         }
+        group.mutations.push(mutation);
     }
-    for (_, mutations) in &mut groups {
-        mutations.sort_by(|one, other| one.file.cmp(&other.file));
+    let mut groups: Vec<Group<'_>> = groups.into_values().collect();
+    for group in &mut groups {
+        group
+            .mutations
+            .sort_by(|one, other| one.file.cmp(&other.file));
     }
-    groups.sort_by_key(|(check, mutations)| {
-        let first = mutations.first().map(|mutation| mutation.file.clone());
-        (check.package().to_owned(), first)
-    });
     groups
 }
 
