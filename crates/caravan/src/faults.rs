@@ -120,6 +120,13 @@ impl std::fmt::Display for FaultPoint {
     }
 }
 
+/// What a write is to its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Passes,
+    Ends,
+}
+
 /// An engine whose process ends at a point.
 #[derive(Debug)]
 struct Faulty {
@@ -132,21 +139,30 @@ struct Faulty {
 impl Faulty {
     async fn written(
         &self,
-        is_met: bool,
+        fate: Fate,
         write: impl Future<Output = Result<Outcome, EngineError>>,
     ) -> Result<Outcome, EngineError> {
-        if !is_met || self.met.fetch_add(1, Ordering::SeqCst) + 1 != self.point.nth {
-            return write.await;
+        match (fate, self.point.side) {
+            (Fate::Passes, _) => write.await,
+            (Fate::Ends, Side::Before) => self.end(),
+            (Fate::Ends, Side::After) => {
+                // Whatever the answer is, nobody hears of it.
+                let _ = write.await;
+                self.end()
+            }
         }
-        if self.point.side == Side::After {
-            let answer = write.await;
-            eprintln!("fault point {}: {answer:?}", self.point);
-        }
-        self.end()
     }
 
-    fn is_met_by(&self, change: &Change) -> bool {
-        change.key().collection == self.point.collection && name(change) == self.point.write
+    /// Counts the write if it is of the point's kind.
+    fn fate_of(&self, changes: &[Change]) -> Fate {
+        let point = &self.point;
+        let is_met = changes.iter().any(|change| {
+            change.key().collection == point.collection && name(change) == point.write
+        });
+        match is_met && self.met.fetch_add(1, Ordering::SeqCst) + 1 == point.nth {
+            true => Fate::Ends,
+            false => Fate::Passes,
+        }
     }
 
     /// As `kill -9` from outside: no destructor, no farewell.
@@ -184,9 +200,8 @@ impl Engine for Faulty {
     }
 
     async fn apply(&self, change: Change, context: WriteContext) -> Result<Outcome, EngineError> {
-        let is_met = self.is_met_by(&change);
-        self.written(is_met, self.engine.apply(change, context))
-            .await
+        let fate = self.fate_of(std::slice::from_ref(&change));
+        self.written(fate, self.engine.apply(change, context)).await
     }
 
     async fn apply_together(
@@ -194,8 +209,8 @@ impl Engine for Faulty {
         changes: Vec<Change>,
         context: WriteContext,
     ) -> Result<Outcome, EngineError> {
-        let is_met = changes.iter().any(|change| self.is_met_by(change));
-        self.written(is_met, self.engine.apply_together(changes, context))
+        let fate = self.fate_of(&changes);
+        self.written(fate, self.engine.apply_together(changes, context))
             .await
     }
 

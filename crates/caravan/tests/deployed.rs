@@ -90,14 +90,40 @@ impl Servers {
         more: &[&str],
         folder: &Path,
     ) -> Server {
+        let mut arguments = self.arguments(layout, shards, folder);
+        arguments.extend(more.iter().map(|&more| more.to_owned()));
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        Server::start(folder, &arguments)
+    }
+
+    fn arguments(&self, layout: &str, shards: &[(&str, &str)], folder: &Path) -> Vec<String> {
         let mut arguments = vec!["--layout".to_owned(), self.layout(layout, folder)];
         for (shard, address) in shards {
             arguments.push("--address".to_owned());
             arguments.push(format!("{shard}={address}"));
         }
-        arguments.extend(more.iter().map(|&more| more.to_owned()));
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        Server::start(folder, &arguments)
+        arguments
+    }
+
+    /// Every round goes to its end, and what the walk did left nothing.
+    fn has_nothing_to_reconcile(&self, layout: &str, shards: &[(&str, &str)], folder: &Path) {
+        let arguments = self.arguments(layout, shards, folder);
+        let mut reconcile = command(folder);
+        reconcile.args(["reconcile", "--dry-run", "--json"]);
+        let output = reconcile.args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{layout}: {output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let kind = |name: &str| {
+            let mut kinds = report["kinds"].as_array().unwrap().iter();
+            let found = kinds.find(|kind| kind["kind"] == name);
+            found.unwrap()["looked_at"].as_u64().unwrap()
+        };
+        assert_eq!(kind("pieces of a shelf"), 2, "{layout}: {report:#}");
+        assert!(kind("active carts") > 0, "{layout}: {report:#}");
+        let is_spread = shards
+            .iter()
+            .any(|(_, address)| !address.starts_with("mongodb:"));
+        assert_eq!(kind("derived rows") > 0, is_spread, "{layout}: {report:#}");
     }
 }
 
@@ -147,7 +173,12 @@ fn every_operation_works_on_every_layout() {
         let orders = server.get("/v1/orders").json();
         let month = &orders["orders"][0]["created_at"].as_str().unwrap()[..7];
         look_at_the_tables(&servers, layout, month);
+        // Beside the shop that serves, where another process can be.
+        if layout != "embedded" {
+            servers.has_nothing_to_reconcile(layout, &shards, folder.path());
+        }
         server.stop();
+        servers.has_nothing_to_reconcile(layout, &shards, folder.path());
     }
     println!("{table}");
 }

@@ -5,9 +5,12 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{Server, caravan, command, is_refused, succeeds};
 
@@ -115,6 +118,29 @@ fn a_sample_shop_has_nothing_to_reconcile() {
         .collect();
     assert!(numbers[0] > 10, "{text}");
     assert_eq!(numbers[1..], [0, 0, 0], "{text}");
+}
+
+#[test]
+fn one_that_is_interrupted_says_where_to_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    Server::start(folder.path(), &["--sample"]).stop();
+    let mut child = command(folder.path())
+        .args(["reconcile", "--records-per-s", "10"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut progress = String::new();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    lines.read_line(&mut progress).unwrap();
+    assert!(progress.contains("so far"), "{progress}");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let place = text.rsplit("stopped: go on with --from ").next().unwrap();
+    let rest = succeeds(folder.path(), &["reconcile", "--from", place.trim()]);
+    assert!(!rest.contains("stopped"), "{rest}");
 }
 
 #[test]

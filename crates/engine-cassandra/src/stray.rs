@@ -11,9 +11,11 @@
 //! router does not take a late answer for one (W16). If it lands all the same, its record
 //! lacks a row then, and that is found from the other side.
 
+mod naming;
+
 use engine_api::{
-    EngineError, PAGE_RECORDS_MAX, Record, RecordId, RowFault, ScanPosition, Stray, StrayEnd,
-    StrayPage, StraySearch, Timestamp,
+    EngineError, PAGE_RECORDS_MAX, Record, RecordId, RowFault, Stray, StrayEnd, StrayPage,
+    StraySearch, Timestamp,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use layout::Value;
@@ -24,11 +26,13 @@ use crate::authority::{KeyPiece, ScannedKey};
 use crate::connection::PageStart;
 use crate::derived::{DerivedRow, DerivedTable, Moment, stamp_of_image};
 use crate::engine::{CassandraEngine, Tables};
-use crate::failure::damaged;
+use naming::{decode, encode, parse, position};
 
 /// How old a row without its record is before nobody waits for it any more: longer than
 /// any lease may last, which is ten minutes.
 const ROW_PATIENCE_S: i64 = 900;
+/// How long the change that outgrew a row may take to delete it: longer than a request.
+const OUTGROWN_PATIENCE_S: i64 = 60;
 /// Records read at once for one page.
 const READS_AT_ONCE: usize = 16;
 
@@ -119,7 +123,8 @@ async fn rowless(
             continue;
         };
         let stamp = table.stamp_of(connection, &row, level(tables)).await?;
-        if stamp.is_none() {
+        // A record that moved on meanwhile took its row along.
+        if stamp.is_none() && unchanged(engine, tables, &record).await? {
             strays.push(Stray {
                 collection: search.collection,
                 id: record.key.id.clone(),
@@ -130,6 +135,16 @@ async fn rowless(
         }
     }
     Ok(strays)
+}
+
+async fn unchanged(
+    engine: &CassandraEngine,
+    tables: &Tables,
+    seen: &Record,
+) -> Result<bool, EngineError> {
+    let (connection, id) = (engine.connection(), seen.key.id.as_str());
+    let again = tables.authority.load_latest(connection, id).await?.record;
+    Ok(again.is_some_and(|again| again.header.revision == seen.header.revision))
 }
 
 async fn outgrown(
@@ -171,6 +186,11 @@ async fn recordless(
     if !is_stray(table, record.as_ref(), &row.key, row.stamp, search.now) {
         return Ok(None);
     }
+    let connection = engine.connection();
+    let again = table.stamp_of(connection, &row.key, level(tables)).await?;
+    if again != Some(row.stamp) {
+        return Ok(None);
+    }
     Ok(Some(Stray {
         collection: search.collection,
         id: id.clone(),
@@ -180,7 +200,8 @@ async fn recordless(
     }))
 }
 
-/// Whether the row is nobody's, and will not be of a decision under way.
+/// Whether the row is nobody's, and has been for so long that no change under way is
+/// about to delete it, or to make it somebody's.
 fn is_stray(
     table: &DerivedTable,
     record: Option<&Record>,
@@ -192,9 +213,12 @@ fn is_stray(
     if own.as_deref() == Some(row) {
         return false;
     }
-    let is_below = record.is_some_and(|record| stamp <= record.header.revision.to_i64());
-    let patience_ends = now.unix_micros().saturating_sub(ROW_PATIENCE_S * 1_000_000);
-    is_below || stamp < patience_ends
+    let header = record.map(|record| record.header.revision.to_i64());
+    let (since, patience_s) = match header {
+        Some(header) if stamp <= header => (header, OUTGROWN_PATIENCE_S),
+        Some(_) | None => (stamp, ROW_PATIENCE_S),
+    };
+    since < now.unix_micros().saturating_sub(patience_s * 1_000_000)
 }
 
 /// Writes the row that the record has now. At its own revision first; where something
@@ -284,96 +308,4 @@ async fn drop_row(
 fn level(tables: &Tables) -> Consistency {
     let levels = &tables.authority.levels;
     levels.rows(levels.latest())
-}
-
-/// The table's number, then how far the servers have come in it.
-fn position(table: usize, paging: &PagingState) -> ScanPosition {
-    let mut bytes = vec![u8::try_from(table).expect("a collection has few tables")];
-    if let Some(state) = paging.as_bytes_slice() {
-        bytes.extend_from_slice(state);
-    }
-    ScanPosition(bytes)
-}
-
-fn parse(position: Option<&ScanPosition>) -> Result<(usize, PagingState), EngineError> {
-    let Some(position) = position else {
-        return Ok((0, PagingState::start()));
-    };
-    let (table, state) = position
-        .0
-        .split_first()
-        .ok_or_else(|| EngineError::Invalid {
-            reason: "not a position of this engine".to_owned(),
-        })?;
-    let paging = match state {
-        [] => PagingState::start(),
-        state => PagingState::new_from_raw_bytes(state),
-    };
-    Ok((usize::from(*table), paging))
-}
-
-/// A row's key and timestamp. Key columns hold texts, numbers and moments.
-fn encode(key: &[Value], stamp: i64) -> Result<Vec<u8>, EngineError> {
-    let mut bytes = stamp.to_be_bytes().to_vec();
-    for value in key {
-        let (tag, content) = match value {
-            Value::Text(text) => (b't', text.as_bytes().to_vec()),
-            Value::Int(int) => (b'i', int.to_be_bytes().to_vec()),
-            Value::Timestamp(at) => (b'm', at.unix_micros().to_be_bytes().to_vec()),
-            other => return Err(damaged(format!("{other} stands in a key"))),
-        };
-        let length = u32::try_from(content.len()).map_err(damaged)?;
-        bytes.push(tag);
-        bytes.extend(length.to_be_bytes());
-        bytes.extend(content);
-    }
-    Ok(bytes)
-}
-
-fn decode(bytes: &[u8]) -> Result<(Vec<Value>, i64), EngineError> {
-    let invalid = || EngineError::Invalid {
-        reason: "not a row of this engine".to_owned(),
-    };
-    let (stamp, mut rest) = bytes.split_first_chunk::<8>().ok_or_else(invalid)?;
-    let mut key = Vec::new();
-    while let Some((tag, more)) = rest.split_first() {
-        let (length, more) = more.split_first_chunk::<4>().ok_or_else(invalid)?;
-        let length = u32::from_be_bytes(*length) as usize;
-        let (content, more) = more.split_at_checked(length).ok_or_else(invalid)?;
-        let number = || Some(i64::from_be_bytes(content.try_into().ok()?));
-        let value = match tag {
-            b't' => String::from_utf8(content.to_vec()).ok().map(Value::Text),
-            b'i' => number().map(Value::Int),
-            b'm' => number().map(|at| Value::Timestamp(Timestamp::from_unix_micros(at))),
-            _ => None,
-        };
-        key.push(value.ok_or_else(invalid)?);
-        rest = more;
-    }
-    Ok((key, i64::from_be_bytes(*stamp)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_and_positions_are_read_as_they_are_written() {
-        let key = vec![
-            Value::text("ann"),
-            Value::Int(-3),
-            Value::Timestamp(Timestamp::from_unix_micros(7)),
-            Value::text(""),
-        ];
-        let bytes = encode(&key, -5).unwrap();
-        assert_eq!(decode(&bytes), Ok((key, -5)));
-        assert!(decode(&bytes[..bytes.len() - 1]).is_err());
-        assert!(encode(&[Value::Blob(vec![1])], 0).is_err());
-        let state = PagingState::new_from_raw_bytes(&[1, 2, 3][..]);
-        let (table, paging) = parse(Some(&position(2, &state))).unwrap();
-        let bytes = paging.as_bytes_slice().map(|bytes| bytes.to_vec());
-        assert_eq!((table, bytes), (2, Some(vec![1, 2, 3])));
-        assert_eq!(parse(None).unwrap().0, 0);
-        assert!(parse(Some(&ScanPosition(Vec::new()))).is_err());
-    }
 }

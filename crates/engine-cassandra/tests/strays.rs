@@ -155,16 +155,20 @@ async fn rows_that_no_record_has_go_and_those_of_a_change_under_way_stay() {
     let Some(scene) = Scene::open("outgrown").await else {
         return;
     };
-    let keeper = Shopkeeper::new(&scene.engine);
-    let revision = keeper
-        .done(shop::cart("c1", (Field::UserId, "ann"), vec![]))
+    let old = long_ago();
+    assert!(create_at("c1", old, &scene.engine).await.is_done());
+    scene
+        .put_row("ann", "ordered", "c1", old.to_i64() - 1)
         .await;
-    let (revision, old) = (revision.to_i64(), long_ago().to_i64());
-    scene.put_row("ann", "ordered", "c1", revision - 1).await;
-    scene.put_row("bob", "active", "ghost", old).await;
-    // Of a change that is decided this very moment, and of a creation.
-    scene.put_row("ann", "abandoned", "c1", revision + 1).await;
-    scene.put_row("eve", "active", "new", revision + 1).await;
+    scene.put_row("bob", "active", "ghost", old.to_i64()).await;
+    // Of a change that is decided this very moment, of a creation, and one that the
+    // change which outgrew it is about to delete.
+    let keeper = Shopkeeper::new(&scene.engine);
+    let young = keeper.done(shop::cart("c2", (Field::UserId, "ann"), vec![]));
+    let young = young.await.to_i64();
+    scene.put_row("ann", "abandoned", "c1", young).await;
+    scene.put_row("eve", "active", "new", young).await;
+    scene.put_row("ann", "ordered", "c2", young - 1).await;
     let strays = scene.strays(Collection::Carts).await;
     let outgrown = |id| ("carts_by_user", id, RowFault::Outgrown);
     assert_eq!(named(&strays), [outgrown("c1"), outgrown("ghost")]);
@@ -172,7 +176,7 @@ async fn rows_that_no_record_has_go_and_those_of_a_change_under_way_stay() {
         assert_eq!(scene.mend(stray).await, StrayEnd::Mended);
     }
     assert_eq!(scene.strays(Collection::Carts).await, []);
-    assert_eq!(scene.rows("carts_by_user").await, 3);
+    assert_eq!(scene.rows("carts_by_user").await, 5);
 }
 
 /// The creation that nobody waited for any more lands between the look and the mending.

@@ -146,8 +146,8 @@ impl Reconciler<'_> {
 
     async fn take_care(&mut self, problem: Problem) {
         let (kind, key, what) = (problem.kind(), problem.key(), problem.to_string());
-        self.report.found(kind);
         match self.care.of(&problem).await {
+            Ok(End::Gone) => {}
             Ok(End::Mended) => {
                 tracing::info!(%kind, key, what, "mended");
                 self.report.mended(kind);

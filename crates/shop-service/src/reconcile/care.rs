@@ -75,7 +75,11 @@ pub(super) struct ShelfSum {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Mended,
-    Left { why: Option<String> },
+    /// Somebody else was faster.
+    Gone,
+    Left {
+        why: Option<String>,
+    },
 }
 
 #[async_trait]
@@ -116,7 +120,8 @@ impl Care for Mending<'_> {
                 }
             }
             Problem::Row { shard, stray } => match shop.mend_stray(shard, stray).await? {
-                StrayEnd::Mended | StrayEnd::Follows => Ok(End::Mended),
+                StrayEnd::Mended => Ok(End::Mended),
+                StrayEnd::Follows => Ok(End::Gone),
             },
             // Nothing that is stored says what would be right.
             Problem::Unreadable { .. }

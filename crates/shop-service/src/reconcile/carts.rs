@@ -1,8 +1,8 @@
 //! The round of the carts: merges that never arrived (W14), and owners with two active carts.
 
-use engine_api::{Query, Record, Revision, SharedRecord};
+use engine_api::{Query, Record, SharedRecord};
 use layout::{AccessPath, Collection, Value};
-use model::{CartError, CartOwner, CartStatus, GuestCart, MergeOutcome, UserId};
+use model::{CartError, CartOwner, CartStatus, GuestCart, MergeOutcome};
 
 use super::care::Problem;
 use super::report::Kind;
@@ -103,7 +103,7 @@ impl Reconciler<'_> {
             return Ok(None);
         };
         // Sent on to another cart is a step of a merge, too.
-        let newest = closed_at.max(moment(guest.header_revision));
+        let newest = closed_at.max(guest.header_revision.time());
         if newest > self.shop.patience_ends() {
             return Ok(None);
         }
@@ -120,7 +120,7 @@ impl Reconciler<'_> {
         };
         match arrived(&guest, &mut target) {
             Ok(true) => Ok(None),
-            Ok(false) => Ok(Some(unmerged(guest, user))),
+            Ok(false) => Ok(Some(Problem::UnmergedCart { guest, user })),
             Err(error) => unreadable(error.to_string()),
         }
     }
@@ -140,12 +140,4 @@ fn arrived(guest: &CartRecord, target: &mut CartRecord) -> Result<bool, CartErro
         ) => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-fn unmerged(guest: CartRecord, user: UserId) -> Problem {
-    Problem::UnmergedCart { guest, user }
-}
-
-fn moment(revision: Revision) -> model::Timestamp {
-    revision.time()
 }

@@ -107,12 +107,10 @@ impl Report {
         self.tallies.entry(kind).or_default().looked_at += wide(count);
     }
 
-    pub(super) fn found(&mut self, kind: Kind) {
-        self.tallies.entry(kind).or_default().found += 1;
-    }
-
     pub(super) fn mended(&mut self, kind: Kind) {
-        self.tallies.entry(kind).or_default().mended += 1;
+        let tally = self.tallies.entry(kind).or_default();
+        tally.found += 1;
+        tally.mended += 1;
     }
 
     pub(super) fn unjudged(&mut self, kind: Kind, count: usize) {
@@ -120,7 +118,9 @@ impl Report {
     }
 
     pub(super) fn left(&mut self, kind: Kind, key: String, what: String) {
-        self.tallies.entry(kind).or_default().left += 1;
+        let tally = self.tallies.entry(kind).or_default();
+        tally.found += 1;
+        tally.left += 1;
         if self.left.len() < LEFT_NAMED_MAX {
             self.left.push(Left { kind, key, what });
         }
