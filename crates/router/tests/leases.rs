@@ -316,6 +316,27 @@ async fn a_process_that_stood_still_during_a_move_makes_no_acknowledged_write_di
     assert_eq!(quantity_at(&process).await, Some(3));
 }
 
+/// Nobody waits for a process whose lease has run out: the map it slept with may be any.
+#[tokio::test(start_paused = true)]
+async fn a_new_term_begins_under_the_map_that_stands_then() {
+    let shop = shop_by_lease().await;
+    written(&shop.router, set_line("c", "P", 1)).await;
+    let process = shop.leased_router("sleeper").await;
+    let frozen = publish(&shop, &freeze()).await;
+    judge(&shop).wait_for(frozen, PATIENCE).await.unwrap();
+    carry_cart(&shop).await;
+    let moved = publish(&shop, &cut_over()).await;
+    written(&shop.router, set_line("c", "P", 2)).await;
+    assert_eq!(process.lease(), Some(LeaseState::RanOut));
+    assert_eq!(process.map().generation, Generation(1));
+
+    keep(&process);
+    everyone_waits().await;
+    assert_eq!(process.lease(), Some(LeaseState::Runs { term: Term(2) }));
+    assert_eq!(process.map().generation, moved);
+    assert_eq!(quantity_at(&process).await, Some(2));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_number_is_given_out_again_only_when_it_has_rested() {
     let shop = shop_by_lease().await;
