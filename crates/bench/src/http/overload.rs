@@ -133,14 +133,31 @@ impl Outcomes {
 struct Counted<'a> {
     shoppers: Shoppers<'a>,
     outcomes: &'a Outcomes,
+    first: First,
+}
+
+/// What the first request of a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    Counts,
+    /// Sent before the schedule begins.
+    WarmsUp,
 }
 
 impl<'a> Counted<'a> {
-    fn on_connections(shop: &'a Shop, outcomes: &'a Outcomes, connections: u64) -> Vec<Self> {
+    fn on_connections(
+        shop: &'a Shop,
+        outcomes: &'a Outcomes,
+        connections: u64,
+        first: First,
+    ) -> Vec<Self> {
         let shoppers = Shoppers::on_connections(shop, MIX, connections).into_iter();
-        shoppers
-            .map(|shoppers| Counted { shoppers, outcomes })
-            .collect()
+        let counted = |shoppers| Counted {
+            shoppers,
+            outcomes,
+            first,
+        };
+        shoppers.map(counted).collect()
     }
 }
 
@@ -155,8 +172,13 @@ impl Caller for Counted<'_> {
 
     fn answered_after(&mut self, response: &Response<'_>, waited: Duration) -> Result<(), String> {
         let judged = self.answered(response);
-        let kind = self.shoppers.asked();
-        self.outcomes.count(kind, &judged, response.status, waited);
+        match std::mem::replace(&mut self.first, First::Counts) {
+            First::WarmsUp => {}
+            First::Counts => {
+                let kind = self.shoppers.asked();
+                self.outcomes.count(kind, &judged, response.status, waited);
+            }
+        }
         judged
     }
 }
@@ -192,7 +214,7 @@ pub fn run(size: Size, binary: Option<&Path>) -> anyhow::Result<Vec<Finding>> {
 fn round(server: &ServerProcess, shop: &Shop, size: Size) -> anyhow::Result<Round> {
     until_calm(server.address())?;
     let outcomes = Outcomes::default();
-    let callers = Counted::on_connections(shop, &outcomes, CLOSED_CONNECTIONS);
+    let callers = Counted::on_connections(shop, &outcomes, CLOSED_CONNECTIONS, First::Counts);
     let (tally, _) = load::closed(server.address(), callers, Some(size.closed))?;
     ensure!(
         tally.unexpected_count() as f64 <= REFUSED_SHARE_MAX * tally.answers as f64,
@@ -204,10 +226,10 @@ fn round(server: &ServerProcess, shop: &Shop, size: Size) -> anyhow::Result<Roun
 
     let rate = ((capacity * TIMES as f64) as u64).max(1);
     let uncounted = Outcomes::default();
-    let callers = Counted::on_connections(shop, &uncounted, OPEN_CONNECTIONS);
+    let callers = Counted::on_connections(shop, &uncounted, OPEN_CONNECTIONS, First::WarmsUp);
     load::open(server.address(), callers, rate, SETTLING)?;
     let outcomes = Outcomes::default();
-    let callers = Counted::on_connections(shop, &outcomes, OPEN_CONNECTIONS);
+    let callers = Counted::on_connections(shop, &outcomes, OPEN_CONNECTIONS, First::WarmsUp);
     let open = load::open(server.address(), callers, rate, size.open)?;
     let told = open.answered.unexpected.iter();
     for (what, count) in told.filter(|(what, _)| !what.contains("503 overloaded")) {
