@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine_api::{Engine, Generation};
-use feed::{Feed, FeedConfig};
+use feed::{Cargo, Feed, FeedConfig};
 
 use super::{Pass, Runner};
-use crate::cargo::Whole;
+use crate::cargo::{Rehearsal, Whole};
 use crate::error::MoveError;
-use crate::phase::{Event, Way};
+use crate::phase::{Event, Way, WriteOwner};
 use crate::preflight::preflight;
 
 /// A throttled copy goes in pieces of so many a second.
@@ -113,10 +113,19 @@ impl Runner<'_> {
             let plan = self.plan().clone();
             let (source, target) = (self.engine(&plan.source)?, self.engine(&plan.target)?);
             let name = self.config.name.forward_feed();
-            self.work.forward = Some(self.open(name, source, target, rate).await?);
+            let cargo = Arc::new(self.whole());
+            self.work.forward = Some(self.open(name, (source, target), cargo, rate).await?);
             self.work.forward_rate = rate;
         }
         passed(self.work.forward.as_mut()).await
+    }
+
+    fn whole(&self) -> Whole {
+        let plan = self.plan();
+        Whole {
+            collection: plan.collection,
+            scope: plan.scope.clone(),
+        }
     }
 
     /// The feed that leads back. Its position is taken the first time, which is before
@@ -132,7 +141,15 @@ impl Runner<'_> {
                 let at = end.map_err(|error| self.of_shard(&plan.target, error))?;
                 feed::begin_following(control, &name, at).await?;
             }
-            self.work.back = Some(self.open(name, target, source, None).await?);
+            let whole = self.whole();
+            let cargo: Arc<dyn Cargo> = match self.phase().write_owner() {
+                WriteOwner::Source => Arc::new(Rehearsal {
+                    whole,
+                    source: source.clone(),
+                }),
+                WriteOwner::Nobody | WriteOwner::Target => Arc::new(whole),
+            };
+            self.work.back = Some(self.open(name, (target, source), cargo, None).await?);
         }
         passed(self.work.back.as_mut()).await
     }
@@ -141,8 +158,8 @@ impl Runner<'_> {
     async fn open(
         &self,
         name: String,
-        source: Arc<dyn Engine>,
-        target: Arc<dyn Engine>,
+        (source, target): (Arc<dyn Engine>, Arc<dyn Engine>),
+        cargo: Arc<dyn Cargo>,
         rate: Option<u32>,
     ) -> Result<Feed, MoveError> {
         let mut limits = self.config.feed_limits.clone();
@@ -153,15 +170,11 @@ impl Runner<'_> {
             limits.scan_records_max = limits.scan_records_max.min(piece);
             limits.page_entries_max = limits.page_entries_max.min(piece);
         }
-        let plan = self.plan();
         let mut feed = Feed::new(FeedConfig {
             name,
             source,
             target,
-            cargo: Arc::new(Whole {
-                collection: plan.collection,
-                scope: plan.scope.clone(),
-            }),
+            cargo,
             control: self.config.control.clone(),
             world: self.config.world.clone(),
             limits,

@@ -279,17 +279,11 @@ impl Runner<'_> {
             Ok(())
         })
         .await?;
-        // The copy in this direction ends here.
-        match way {
-            Way::Forward { .. } => {
-                self.work.copied_before = self.work.held.state.shown.records_copied;
-                self.work.forward = None;
-            }
-            Way::Back { .. } => {
-                self.work.copied_back_before = self.work.held.state.shown.records_copied_back;
-                self.work.back = None;
-            }
-        }
+        // The copy in this direction ends here, and the way back does more than rehearse.
+        self.work.copied_before = self.work.held.state.shown.records_copied;
+        self.work.copied_back_before = self.work.held.state.shown.records_copied_back;
+        self.work.forward = None;
+        self.work.back = None;
         self.work.comparing = None;
         let (name, freeze_ms) = (self.tenure.name(), freeze_ms.unwrap_or_default());
         tracing::info!(

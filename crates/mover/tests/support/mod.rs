@@ -28,10 +28,12 @@ use router::{
 };
 use tokio::task::JoinHandle;
 
+#[allow(unused_imports)]
 pub use wire::{Stop, Wire};
 
 pub const CARTS: u64 = 12;
 pub const WRITERS: u64 = 3;
+pub const TAKE_OVER_MS: u64 = 1_000;
 const START_MICROS: i64 = 1_700_000_000_000_000;
 
 /// Time that passes only when everybody waits.
@@ -180,6 +182,8 @@ impl Shop {
             router: None,
             limits: Limits {
                 poll_ms: 5,
+                renew_ms: 200,
+                take_over_ms: TAKE_OVER_MS,
                 ..Limits::default()
             },
             feed_limits: feed::Limits {
@@ -244,6 +248,27 @@ impl Shop {
         panic!("{phase} is not reached: {state:?}");
     }
 
+    /// Whatever became of an earlier attempt: wishes again until the move has come to `end`.
+    pub async fn insist(&self, mover: &mut Mover, wish: Wish, from: &str, end: &str) {
+        for _ in 0..20_000 {
+            if self.phase().await == end {
+                return;
+            }
+            let state = self.state().await;
+            if state.phase.name() == from && state.wish.is_none() {
+                self.ask(wish).await;
+            }
+            let pause = match mover.pass().await {
+                Ok(Pass::Behind) => Duration::from_micros(10),
+                Ok(Pass::Waiting { ms }) => Duration::from_millis(ms),
+                Ok(Pass::Watching | Pass::Ended) | Err(_) => Duration::from_millis(20),
+            };
+            tokio::time::sleep(pause).await;
+        }
+        let state = self.state().await;
+        panic!("{end} is not reached: {state:?}");
+    }
+
     pub async fn cut_over(&self, mover: &mut Mover) {
         self.drive(mover, "ready").await;
         self.ask(Wish::Cutover).await;
@@ -251,11 +276,15 @@ impl Shop {
     }
 
     pub fn writers(&self) -> Writers {
+        self.writers_every(Duration::from_millis(3))
+    }
+
+    pub fn writers_every(&self, pause: Duration) -> Writers {
         let stop = Arc::new(AtomicBool::new(false));
         let tasks = (0..WRITERS)
             .map(|writer| {
                 let (router, ledger) = (self.router.clone(), self.ledger.clone());
-                tokio::spawn(write(router, writer, ledger, stop.clone()))
+                tokio::spawn(write(router, writer, ledger, stop.clone(), pause))
             })
             .collect();
         Writers { stop, tasks }
@@ -326,13 +355,19 @@ impl Writers {
     }
 }
 
-async fn write(router: Arc<Router>, writer: u64, ledger: Arc<Ledger>, stop: Arc<AtomicBool>) {
+async fn write(
+    router: Arc<Router>,
+    writer: u64,
+    ledger: Arc<Ledger>,
+    stop: Arc<AtomicBool>,
+    pause: Duration,
+) {
     let mut quantity = 0;
     while !stop.load(Ordering::SeqCst) {
         quantity += 1;
         let cart = (writer * 7 + quantity as u64 * 5) % CARTS;
         write_one(&router, &ledger, cart, writer, quantity).await;
-        tokio::time::sleep(Duration::from_millis(3 + writer)).await;
+        tokio::time::sleep(pause + Duration::from_millis(writer)).await;
     }
 }
 
