@@ -104,6 +104,26 @@ async fn wherever_a_mover_dies_in_a_rollback_nothing_is_lost() {
     assert!(deaths > 60, "{deaths}");
 }
 
+/// Answers get lost, of writes that happened: everything a mover does may be done again.
+#[tokio::test(start_paused = true)]
+async fn a_mover_behind_a_bad_cable_gets_there_and_back() {
+    for every in [97, 41, 23] {
+        let shop = Shop::open().await;
+        let writers = shop.writers_every(PAUSE);
+        shop.start().await;
+        let wire = Wire::endless();
+        wire.lose_every(every);
+        let mut mover = shop.mover_over(&wire);
+        shop.insist(&mut mover, Wish::Cutover, "ready", "settling")
+            .await;
+        assert_eq!(shop.owner().await, "target");
+        shop.insist(&mut mover, Wish::Rollback, "settling", "rolled back")
+            .await;
+        writers.stop().await;
+        shop.judge(&format!("one answer in {every} was lost")).await;
+    }
+}
+
 /// A mover stopped before a call of this name, once the cutover was noticed.
 async fn stopped_before(shop: &Shop, call: &str, skip: usize) -> (Arc<Semaphore>, Sleeping) {
     let plan = Plan {

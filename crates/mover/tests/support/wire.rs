@@ -26,6 +26,9 @@ type Happening = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()> + Send>> + 
 pub struct Wire {
     calls_left: AtomicI64,
     stop: Stop,
+    /// Every so many calls an answer gets lost, after the call has had its effect; 0: never.
+    lose_every: AtomicI64,
+    calls: AtomicI64,
     /// What happens before the next call of this name, once.
     happenings: Mutex<BTreeMap<String, Vec<Happening>>>,
 }
@@ -45,6 +48,8 @@ impl Wire {
         Arc::new(Wire {
             calls_left: AtomicI64::new(calls),
             stop,
+            lose_every: AtomicI64::new(0),
+            calls: AtomicI64::new(0),
             happenings: Mutex::default(),
         })
     }
@@ -56,6 +61,26 @@ impl Wire {
     /// From now on so many calls go through.
     pub fn cut_after(&self, calls: i64) {
         self.calls_left.store(calls, Ordering::SeqCst);
+    }
+
+    pub fn lose_every(&self, calls: i64) {
+        self.lose_every.store(calls, Ordering::SeqCst);
+    }
+
+    /// A read whose answer is lost may be asked again; a write may have happened.
+    async fn lossy<T>(
+        &self,
+        name: &str,
+        call: impl Future<Output = Result<T, EngineError>>,
+    ) -> Result<T, EngineError> {
+        let answer = self.call(name, call).await;
+        let every = self.lose_every.load(Ordering::SeqCst);
+        let number = self.calls.fetch_add(1, Ordering::SeqCst);
+        if every > 0 && number % every == 0 {
+            let reason = "the cable".to_owned();
+            return Err(EngineError::OutcomeUnknown { reason });
+        }
+        answer
     }
 
     /// Before the next call of this name, such as `source.raise_fence` or `control.set.map`.
@@ -127,9 +152,13 @@ struct Side {
 }
 
 impl Side {
-    async fn call<T>(&self, call: &str, doing: impl Future<Output = T>) -> T {
+    async fn call<T>(
+        &self,
+        call: &str,
+        doing: impl Future<Output = Result<T, EngineError>>,
+    ) -> Result<T, EngineError> {
         let name = format!("{}.{call}", self.name);
-        self.wire.call(&name, doing).await
+        self.wire.lossy(&name, doing).await
     }
 }
 
@@ -212,7 +241,7 @@ struct Control {
 impl ControlStore for Control {
     async fn control_get(&self, name: &str) -> Result<Option<ControlValue>, EngineError> {
         let call = format!("control.get.{name}");
-        self.wire.call(&call, self.memory.control_get(name)).await
+        self.wire.lossy(&call, self.memory.control_get(name)).await
     }
 
     async fn compare_and_set(
@@ -223,6 +252,6 @@ impl ControlStore for Control {
     ) -> Result<SetOutcome, EngineError> {
         let call = format!("control.set.{name}");
         let setting = self.memory.compare_and_set(name, expected, bytes);
-        self.wire.call(&call, setting).await
+        self.wire.lossy(&call, setting).await
     }
 }
