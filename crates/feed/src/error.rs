@@ -4,6 +4,7 @@ use engine_api::{EngineError, Remedy};
 
 use crate::cargo::CargoError;
 use crate::limits::LimitsError;
+use crate::tenure::TenureError;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeedError {
@@ -55,6 +56,21 @@ impl FeedError {
             | FeedError::Damaged { .. }
             | FeedError::NoFeed { .. }
             | FeedError::Refused { .. } => Remedy::GiveUp,
+        }
+    }
+}
+
+impl From<TenureError> for FeedError {
+    fn from(error: TenureError) -> FeedError {
+        match error {
+            TenureError::Name { name } => FeedError::Name { feed: name },
+            TenureError::Lost { name } => FeedError::TermLost { feed: name },
+            TenureError::Damaged { name, reason } => FeedError::Damaged { feed: name, reason },
+            TenureError::Control { name, source } => FeedError::Engine {
+                feed: name,
+                side: "control store",
+                source,
+            },
         }
     }
 }

@@ -23,8 +23,12 @@ use crate::counts::FeedCounts;
 use crate::error::FeedError;
 use crate::limits::Limits;
 use crate::phase::Phase;
-use crate::tenure::{Found, Held, Saved, Tenure, Watched};
+use crate::progress::work_name;
+use crate::tenure::{Found, Held, Saved, Watch};
 use following::Reading;
+
+/// How often a feed is seized while others take it as well.
+const SEIZE_ATTEMPTS_MAX: u32 = 8;
 
 #[derive(Clone, Debug)]
 pub struct FeedConfig {
@@ -55,6 +59,8 @@ pub enum Pass {
     CaughtUp,
 }
 
+type Tenure = crate::tenure::Tenure<Phase>;
+
 /// From where to where, of what.
 struct Route {
     source: Arc<dyn Engine>,
@@ -66,16 +72,13 @@ struct Route {
 }
 
 enum Standing {
-    /// `since` is when the value was first seen as it is, by `World::elapsed`.
-    Watching {
-        seen: Option<(Watched, Duration)>,
-    },
+    Watching(Watch),
     Holding(Box<Work>),
 }
 
 /// What the holder remembers between two passes; none of it outlives the process.
 struct Work {
-    held: Held,
+    held: Held<Phase>,
     claimed: Claimed,
     /// When the control value was last set, by `World::elapsed`.
     renewed: Duration,
@@ -100,7 +103,12 @@ impl Feed {
             config.world.random()
         );
         Ok(Feed {
-            tenure: Tenure::new(config.control, config.name, me)?,
+            tenure: Tenure::new(
+                config.control,
+                work_name(&config.name)?,
+                me,
+                Some(Phase::first()),
+            ),
             route: Route {
                 source: config.source,
                 target: config.target,
@@ -109,7 +117,7 @@ impl Feed {
                 limits: config.limits,
                 counts: Arc::default(),
             },
-            standing: Standing::Watching { seen: None },
+            standing: Standing::Watching(Watch::default()),
         })
     }
 
@@ -173,8 +181,8 @@ impl Feed {
     }
 
     async fn pass_once(&mut self) -> Result<Pass, FeedError> {
-        if let Standing::Watching { .. } = self.standing
-            && !self.seek().await?
+        if let Standing::Watching(_) = self.standing
+            && !self.seek(self.patience()).await?
         {
             return Ok(Pass::Watching);
         }
@@ -187,8 +195,8 @@ impl Feed {
         route
             .counts
             .lost
-            .set(u64::from(matches!(work.held.phase, Phase::Lost { .. })));
-        match work.held.phase.clone() {
+            .set(u64::from(matches!(work.held.state, Phase::Lost { .. })));
+        match work.held.state.clone() {
             Phase::Rebuilding { from, after } => {
                 work.reading = None;
                 route.rebuild(tenure, work, from, after).await
@@ -198,37 +206,49 @@ impl Feed {
         }
     }
 
-    /// Looks who works for the feed, and takes it if nobody does. Answers whether
-    /// it is ours now.
-    async fn seek(&mut self) -> Result<bool, FeedError> {
-        let now = self.route.world.elapsed();
-        let found = self.tenure.look().await?;
-        let taken = match found {
-            // A take of ours whose answer never came.
-            Found::Own(held) => Some(held),
-            Found::Nobody => self.tenure.take(None).await?,
-            Found::Other(watched) => {
-                let patience = Duration::from_millis(self.route.limits.take_over_ms);
-                let since = match &self.standing {
-                    Standing::Watching {
-                        seen: Some((seen, since)),
-                    } if *seen == watched => *since,
-                    _ => now,
-                };
-                self.standing = Standing::Watching {
-                    seen: Some((watched, since)),
-                };
-                if !watched.free && now.saturating_sub(since) < patience {
-                    return Ok(false);
-                }
-                self.tenure.take(Some(watched)).await?
+    /// Takes the feed from whoever holds it, without waiting: for one who has a right
+    /// above it, such as the holder of the move that it belongs to. Who held it is
+    /// refused from its next image on.
+    pub async fn seize(&mut self) -> Result<(), FeedError> {
+        for _ in 0..SEIZE_ATTEMPTS_MAX {
+            if let Standing::Holding(_) = self.standing {
+                return Ok(());
             }
+            self.seek(Duration::ZERO).await?;
+        }
+        match self.standing {
+            Standing::Holding(_) => Ok(()),
+            Standing::Watching(_) => Err(FeedError::TermLost {
+                feed: self.tenure.name().to_owned(),
+            }),
+        }
+    }
+
+    /// Where the feed stands; `None` while another process works for it.
+    pub fn phase(&self) -> Option<&Phase> {
+        match &self.standing {
+            Standing::Holding(work) => Some(&work.held.state),
+            Standing::Watching(_) => None,
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_millis(self.route.limits.take_over_ms)
+    }
+
+    /// Looks who works for the feed, and takes it if nobody does, or nobody was seen
+    /// to for so long. Answers whether it is ours now.
+    async fn seek(&mut self, patience: Duration) -> Result<bool, FeedError> {
+        let now = self.route.world.elapsed();
+        let Standing::Watching(watch) = &mut self.standing else {
+            return Ok(true);
         };
+        let taken = self.tenure.seek(watch, now, patience).await?;
         let Some(held) = taken else {
             return Ok(false);
         };
         tracing::info!(
-            feed = self.tenure.feed(),
+            feed = self.tenure.name(),
             term = held.term,
             "works for a feed"
         );
@@ -248,10 +268,10 @@ impl Feed {
             return Ok(Pass::Watching);
         };
         match self.tenure.look().await? {
-            Found::Own(held) if matches!(held.phase, Phase::Lost { .. }) => {
+            Found::Own(held) if matches!(held.state, Phase::Lost { .. }) => {
                 work.held = held;
                 Err(FeedError::PositionLost {
-                    feed: self.tenure.feed().to_owned(),
+                    feed: self.tenure.name().to_owned(),
                 })
             }
             Found::Own(held) => {
@@ -259,14 +279,14 @@ impl Feed {
                 Ok(Pass::Behind)
             }
             Found::Nobody | Found::Other(_) => Err(FeedError::TermLost {
-                feed: self.tenure.feed().to_owned(),
+                feed: self.tenure.name().to_owned(),
             }),
         }
     }
 
     fn let_go(&mut self) {
         self.route.counts.let_go();
-        self.standing = Standing::Watching { seen: None };
+        self.standing = Standing::Watching(Watch::default());
     }
 }
 
@@ -303,7 +323,7 @@ impl Route {
         if self.world.elapsed().saturating_sub(work.renewed) < renew {
             return Ok(());
         }
-        let phase = work.held.phase.clone();
+        let phase = work.held.state.clone();
         self.save(tenure, work, phase).await.map(|_| ())
     }
 
@@ -321,7 +341,7 @@ impl Route {
 }
 
 fn of_side(tenure: &Tenure, side: &'static str, source: EngineError) -> FeedError {
-    let feed = tenure.feed().to_owned();
+    let feed = tenure.name().to_owned();
     match source {
         EngineError::TermLost { .. } => FeedError::TermLost { feed },
         source => FeedError::Engine { feed, side, source },
@@ -331,7 +351,7 @@ fn of_side(tenure: &Tenure, side: &'static str, source: EngineError) -> FeedErro
 impl fmt::Debug for Feed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Feed")
-            .field("name", &self.tenure.feed())
+            .field("name", &self.tenure.name())
             .field("cargo", &self.route.cargo)
             .field("counts", &self.route.counts)
             .finish_non_exhaustive()

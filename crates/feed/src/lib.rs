@@ -22,9 +22,12 @@ mod limits;
 
 mod cargo;
 
+pub mod hex;
 mod phase;
 
-mod tenure;
+pub mod tenure;
+
+mod progress;
 
 mod feed;
 
@@ -37,4 +40,4 @@ pub use error::FeedError;
 pub use feed::{Feed, FeedConfig, Pass};
 pub use limits::{Limits, LimitsError};
 pub use phase::{Event, Phase};
-pub use tenure::{Progress, ask_rebuild, progress};
+pub use progress::{Progress, ask_rebuild, begin_following, progress};

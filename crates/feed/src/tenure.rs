@@ -1,304 +1,396 @@
-//! Who works for a feed, and how far it is: one control value, changed by
-//! compare-and-set. Term and position stand together, so that whoever lost the one
-//! cannot move the other (W21).
+//! Who works for something, and how far it is: one control value, changed by
+//! compare-and-set. Term and state stand together, so that whoever lost the one
+//! cannot change the other (W21).
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use engine_api::{ControlStore, ControlValue, EngineError, MoverTerm, SetOutcome};
+use engine_api::{ControlStore, ControlValue, EngineError, MoverTerm, Remedy, SetOutcome};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::error::FeedError;
-use crate::phase::{Event, Phase};
+/// The longest name of what is worked for, which names its term in the engines as well.
+pub const NAME_BYTES_MAX: usize = 96;
 
-/// The longest name of a feed, which names its term in the target as well.
-pub(crate) const NAME_BYTES_MAX: usize = 96;
+/// How often somebody who does not hold the value compares again to change it.
+const AMEND_ATTEMPTS_MAX: u32 = 16;
 
-/// How often somebody who asks for a rebuild compares again.
-const ASK_ATTEMPTS_MAX: u32 = 16;
+/// What may stand beside a term.
+pub trait State: Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync {}
+
+impl<S: Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync> State for S {}
 
 /// What stands in the control store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Progress {
-    /// Rises with every process that takes the feed over.
+pub struct Tenured<S> {
+    /// Rises with every process that takes the work over.
     pub term: u64,
-    /// Who works for it; `None`: nobody any more, the next may begin at once.
+    /// Who works; `None`: nobody any more, the next may begin at once.
     pub holder: Option<String>,
-    pub phase: Phase,
+    #[serde(alias = "phase")]
+    pub state: S,
 }
 
-/// How far the feed of this name is; `None`: it has never run.
-pub async fn progress(
-    control: &dyn ControlStore,
-    feed: &str,
-) -> Result<Option<Progress>, FeedError> {
-    Ok(load(control, feed).await?.map(|(_, progress)| progress))
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TenureError {
+    #[error(
+        "{name:?} is no name: give 1 to {NAME_BYTES_MAX} lower-case letters, digits, dashes and underscores"
+    )]
+    Name { name: String },
+    #[error("{name}: another process has taken it over: this one waits")]
+    Lost { name: String },
+    #[error("{name}: its control value cannot be read ({reason}): restore it")]
+    Damaged { name: String, reason: String },
+    #[error("{name}, control store: {source}")]
+    Control { name: String, source: EngineError },
 }
 
-/// Asks whoever holds the feed to copy everything anew. The only way out of a lost
-/// position; a feed whose target must forget what the source has removed needs an
-/// empty target, or a comparison of both sides, besides (W28).
-pub async fn ask_rebuild(control: &dyn ControlStore, feed: &str) -> Result<(), FeedError> {
-    for _ in 0..ASK_ATTEMPTS_MAX {
-        let Some((number, mut progress)) = load(control, feed).await? else {
-            return Err(FeedError::NoFeed {
-                feed: feed.to_owned(),
-            });
-        };
-        if progress.phase == Phase::first() {
-            return Ok(());
-        }
-        if let Some(phase) = progress.phase.step(Event::RebuildAsked) {
-            progress.phase = phase;
-        }
-        match control
-            .compare_and_set(&control_name(feed), Some(number), encoded(&progress))
-            .await
-        {
-            Ok(SetOutcome::Set { .. }) => return Ok(()),
-            // The holder moved on, or nobody knows: look again.
-            Ok(SetOutcome::Lost { .. }) | Err(EngineError::OutcomeUnknown { .. }) => {}
-            Err(source) => return Err(of_control(feed, source)),
+impl TenureError {
+    pub fn remedy(&self) -> Remedy {
+        match self {
+            TenureError::Lost { .. } => Remedy::Retry,
+            TenureError::Control { source, .. } => source.remedy(),
+            TenureError::Name { .. } | TenureError::Damaged { .. } => Remedy::GiveUp,
         }
     }
-    Err(of_control(
-        feed,
-        EngineError::Unavailable {
-            reason: "its control value changes all the time".to_owned(),
-        },
-    ))
 }
 
-/// The control value of one feed, as one process sees it.
+/// The name of a control value: what kind of work, and which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkName {
+    kind: &'static str,
+    name: String,
+}
+
+impl WorkName {
+    pub fn new(kind: &'static str, name: &str) -> Result<WorkName, TenureError> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+        let name = name.to_owned();
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
+            return Err(TenureError::Name { name });
+        }
+        Ok(WorkName { kind, name })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Of the control value, and of the term in the engines.
+    pub fn control_name(&self) -> String {
+        format!("{}-{}", self.kind, self.name)
+    }
+
+    /// The value and its number; `None`: it was never begun.
+    pub async fn load<S: State>(
+        &self,
+        control: &dyn ControlStore,
+    ) -> Result<Option<(u64, Tenured<S>)>, TenureError> {
+        let value = control.control_get(&self.control_name()).await;
+        let value = value.map_err(|source| self.of_control(source))?;
+        value.map(|value| self.decoded(&value)).transpose()
+    }
+
+    /// Makes the value, held by nobody yet. Changes nothing if there is one.
+    pub async fn begin<S: State>(
+        &self,
+        control: &dyn ControlStore,
+        state: S,
+    ) -> Result<(), TenureError> {
+        let begun = Tenured {
+            term: 0,
+            holder: None,
+            state,
+        };
+        let name = self.control_name();
+        let setting = control.compare_and_set(&name, None, encoded(&begun));
+        match setting.await {
+            Ok(SetOutcome::Set { .. } | SetOutcome::Lost { .. }) => Ok(()),
+            Err(source) => Err(self.of_control(source)),
+        }
+    }
+
+    /// Changes the state from outside; who works finds it changed. `amend` answers
+    /// `None` to leave it as it is. Answers the value as it stands then, or `None` if
+    /// there is none.
+    pub async fn amend<S: State, E>(
+        &self,
+        control: &dyn ControlStore,
+        amend: impl Fn(&S) -> Result<Option<S>, E>,
+    ) -> Result<Option<Tenured<S>>, E>
+    where
+        E: From<TenureError>,
+    {
+        for _ in 0..AMEND_ATTEMPTS_MAX {
+            let Some((number, mut value)) = self.load::<S>(control).await? else {
+                return Ok(None);
+            };
+            let Some(state) = amend(&value.state)? else {
+                return Ok(Some(value));
+            };
+            value.state = state;
+            let name = self.control_name();
+            let setting = control.compare_and_set(&name, Some(number), encoded(&value));
+            match setting.await {
+                Ok(SetOutcome::Set { .. }) => return Ok(Some(value)),
+                // The holder moved on, or nobody knows: look again.
+                Ok(SetOutcome::Lost { .. }) | Err(EngineError::OutcomeUnknown { .. }) => {}
+                Err(source) => return Err(self.of_control(source).into()),
+            }
+        }
+        let reason = "its control value changes all the time".to_owned();
+        Err(self.of_control(EngineError::Unavailable { reason }).into())
+    }
+
+    fn decoded<S: State>(&self, value: &ControlValue) -> Result<(u64, Tenured<S>), TenureError> {
+        match serde_json::from_slice(&value.bytes) {
+            Ok(tenured) => Ok((value.number, tenured)),
+            Err(error) => Err(TenureError::Damaged {
+                name: self.name.clone(),
+                reason: error.to_string(),
+            }),
+        }
+    }
+
+    fn of_control(&self, source: EngineError) -> TenureError {
+        TenureError::Control {
+            name: self.name.clone(),
+            source,
+        }
+    }
+}
+
+/// The control value as one process sees it.
 #[derive(Debug)]
-pub(crate) struct Tenure {
+pub struct Tenure<S> {
     control: Arc<dyn ControlStore>,
-    feed: String,
-    /// This process, for this feed, in this life.
+    name: WorkName,
+    /// This process, for this work, in this life.
     me: String,
+    /// Where something begins that was never begun; `None`: others begin it.
+    first: Option<S>,
 }
 
-/// The feed is this process's, as long as nobody changes the value under it.
+/// The work is this process's, as long as nobody changes the value under it.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub struct Held<S> {
     number: u64,
     pub term: u64,
-    pub phase: Phase,
+    pub state: S,
 }
 
 /// What a save met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Saved {
+pub enum Saved {
     AsAsked,
-    /// Somebody asked for a rebuild meanwhile, or an earlier save of ours was
-    /// answered late: `Held::phase` says what stands.
+    /// Somebody amended it meanwhile, or an earlier save of ours was answered late:
+    /// `Held::state` says what stands.
     Otherwise,
 }
 
 /// Somebody else's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Watched {
-    pub number: u64,
-    /// Nobody holds the feed any more.
-    pub free: bool,
+pub struct Watched {
+    number: u64,
+    /// Nobody holds it any more.
+    free: bool,
 }
 
-pub(crate) enum Found {
-    Own(Held),
+#[derive(Debug)]
+pub enum Found<S> {
+    Own(Held<S>),
     Nobody,
     Other(Watched),
 }
 
-impl Tenure {
-    pub(crate) fn new(
+/// How long somebody else's value has stood as it is, by the watcher's own clock (W17).
+#[derive(Clone, Debug, Default)]
+pub struct Watch(Option<(Watched, Duration)>);
+
+impl<S: State> Tenure<S> {
+    pub fn new(
         control: Arc<dyn ControlStore>,
-        feed: String,
+        name: WorkName,
         me: String,
-    ) -> Result<Tenure, FeedError> {
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
-        if feed.is_empty() || feed.len() > NAME_BYTES_MAX || !feed.chars().all(plain) {
-            return Err(FeedError::Name { feed });
+        first: Option<S>,
+    ) -> Tenure<S> {
+        Tenure {
+            control,
+            name,
+            me,
+            first,
         }
-        Ok(Tenure { control, feed, me })
     }
 
-    pub(crate) fn feed(&self) -> &str {
-        &self.feed
+    pub fn name(&self) -> &str {
+        self.name.name()
     }
 
-    pub(crate) fn mover_term(&self, held: &Held) -> MoverTerm {
+    pub fn mover_term(&self, held: &Held<S>) -> MoverTerm {
         MoverTerm {
-            move_name: control_name(&self.feed),
+            move_name: self.name.control_name(),
             term: held.term,
         }
     }
 
-    pub(crate) async fn look(&self) -> Result<Found, FeedError> {
-        let found = load(self.control.as_ref(), &self.feed).await?;
+    pub async fn look(&self) -> Result<Found<S>, TenureError> {
+        let found = self.name.load::<S>(self.control.as_ref()).await?;
         Ok(match found {
             None => Found::Nobody,
-            Some((number, progress)) if progress.holder.as_deref() == Some(&self.me) => {
+            Some((number, value)) if value.holder.as_deref() == Some(&self.me) => {
                 Found::Own(Held {
                     number,
-                    term: progress.term,
-                    phase: progress.phase,
+                    term: value.term,
+                    state: value.state,
                 })
             }
-            Some((number, progress)) => Found::Other(Watched {
+            Some((number, value)) => Found::Other(Watched {
                 number,
-                free: progress.holder.is_none(),
+                free: value.holder.is_none(),
             }),
         })
     }
 
-    /// Takes the feed if its value is still the one that was watched. `None`:
-    /// somebody was faster.
-    pub(crate) async fn take(&self, watched: Option<Watched>) -> Result<Option<Held>, FeedError> {
-        let expected = watched.map(|watched| watched.number);
-        let standing = load(self.control.as_ref(), &self.feed).await?;
-        let (term, phase) = match standing {
-            Some((number, progress)) if Some(number) == expected => {
-                (progress.term + 1, progress.phase)
+    /// Looks who works, and takes over if nobody does or the value stood unchanged for
+    /// as long as the watcher is patient. `None`: it is another's.
+    pub async fn seek(
+        &self,
+        watch: &mut Watch,
+        now: Duration,
+        patience: Duration,
+    ) -> Result<Option<Held<S>>, TenureError> {
+        match self.look().await? {
+            // A take of ours whose answer never came.
+            Found::Own(held) => Ok(Some(held)),
+            Found::Nobody => self.take(None).await,
+            Found::Other(watched) => {
+                let since = match watch.0 {
+                    Some((seen, since)) if seen == watched => since,
+                    _ => now,
+                };
+                watch.0 = Some((watched, since));
+                if !watched.free && now.saturating_sub(since) < patience {
+                    return Ok(None);
+                }
+                self.take(Some(watched)).await
             }
-            None if expected.is_none() => (1, Phase::first()),
+        }
+    }
+
+    /// Takes over if the value is still the one that was watched. `None`: somebody
+    /// was faster.
+    async fn take(&self, watched: Option<Watched>) -> Result<Option<Held<S>>, TenureError> {
+        let expected = watched.map(|watched| watched.number);
+        let standing = self.name.load::<S>(self.control.as_ref()).await?;
+        let (term, state) = match (standing, &self.first) {
+            (Some((number, value)), _) if Some(number) == expected => (value.term + 1, value.state),
+            (None, Some(first)) if expected.is_none() => (1, first.clone()),
             _ => return Ok(None),
         };
-        let progress = Progress {
-            term,
-            holder: Some(self.me.clone()),
-            phase,
-        };
-        let Compared::Set { number } = self.compare_and_set(expected, &progress).await? else {
+        let value = self.held_by_me(term, state);
+        let Compared::Set { number } = self.compare_and_set(expected, &value).await? else {
             return Ok(None);
         };
         Ok(Some(Held {
             number,
             term,
-            phase: progress.phase,
+            state: value.state,
         }))
     }
 
-    /// Moves on to `phase`; also what renews the holder's claim.
-    pub(crate) async fn save(&self, held: &mut Held, phase: Phase) -> Result<Saved, FeedError> {
-        self.replace(held, held.term, phase).await
+    /// Moves on to `state`; also what renews the holder's claim.
+    pub async fn save(&self, held: &mut Held<S>, state: S) -> Result<Saved, TenureError> {
+        self.replace(held, held.term, state).await
     }
 
-    /// The target has met a higher term: goes above it.
-    pub(crate) async fn raise(&self, held: &mut Held, above: u64) -> Result<Saved, FeedError> {
-        let phase = held.phase.clone();
-        self.replace(held, above + 1, phase).await
+    /// An engine has met a higher term: goes above it.
+    pub async fn raise(&self, held: &mut Held<S>, above: u64) -> Result<Saved, TenureError> {
+        let state = held.state.clone();
+        self.replace(held, above + 1, state).await
     }
 
-    async fn replace(&self, held: &mut Held, term: u64, phase: Phase) -> Result<Saved, FeedError> {
-        let progress = Progress {
-            term,
-            holder: Some(self.me.clone()),
-            phase,
-        };
-        match self.compare_and_set(Some(held.number), &progress).await? {
+    async fn replace(&self, held: &mut Held<S>, term: u64, state: S) -> Result<Saved, TenureError> {
+        let value = self.held_by_me(term, state);
+        match self.compare_and_set(Some(held.number), &value).await? {
             Compared::Set { number } => {
                 *held = Held {
                     number,
                     term,
-                    phase: progress.phase,
+                    state: value.state,
                 };
                 Ok(Saved::AsAsked)
             }
-            Compared::Standing { number, progress }
-                if progress.holder.as_deref() == Some(&self.me) =>
-            {
+            Compared::Standing { number, value } if value.holder.as_deref() == Some(&self.me) => {
                 *held = Held {
                     number,
-                    term: progress.term,
-                    phase: progress.phase,
+                    term: value.term,
+                    state: value.state,
                 };
                 Ok(Saved::Otherwise)
             }
-            Compared::Standing { .. } | Compared::Nothing => Err(FeedError::TermLost {
-                feed: self.feed.clone(),
+            Compared::Standing { .. } | Compared::Nothing => Err(TenureError::Lost {
+                name: self.name().to_owned(),
             }),
         }
     }
 
     /// Lets the next process begin at once. Whether it is heard does not matter.
-    pub(crate) async fn release(&self, held: &Held) {
-        let progress = Progress {
+    pub async fn release(&self, held: &Held<S>) {
+        let value = Tenured {
             term: held.term,
             holder: None,
-            phase: held.phase.clone(),
+            state: held.state.clone(),
         };
-        let _ = self.compare_and_set(Some(held.number), &progress).await;
+        let _ = self.compare_and_set(Some(held.number), &value).await;
+    }
+
+    fn held_by_me(&self, term: u64, state: S) -> Tenured<S> {
+        Tenured {
+            term,
+            holder: Some(self.me.clone()),
+            state,
+        }
     }
 
     /// A lost answer is read back: nobody else writes these bytes.
     async fn compare_and_set(
         &self,
         expected: Option<u64>,
-        progress: &Progress,
-    ) -> Result<Compared, FeedError> {
-        let bytes = encoded(progress);
-        let name = control_name(&self.feed);
+        value: &Tenured<S>,
+    ) -> Result<Compared<S>, TenureError> {
+        let name = self.name.control_name();
         let next = expected.unwrap_or(0) + 1;
-        let setting = self.control.compare_and_set(&name, expected, bytes);
+        let setting = self
+            .control
+            .compare_and_set(&name, expected, encoded(value));
         let current = match setting.await {
             Ok(SetOutcome::Set { number }) => return Ok(Compared::Set { number }),
             Ok(SetOutcome::Lost { current }) => match current {
-                Some(value) => Some(decoded(&self.feed, &value)?),
+                Some(value) => Some(self.name.decoded::<S>(&value)?),
                 None => None,
             },
             Err(EngineError::OutcomeUnknown { .. }) => {
-                load(self.control.as_ref(), &self.feed).await?
+                self.name.load::<S>(self.control.as_ref()).await?
             }
-            Err(source) => return Err(of_control(&self.feed, source)),
+            Err(source) => return Err(self.name.of_control(source)),
         };
         Ok(match current {
-            Some((number, standing)) if number == next && standing == *progress => {
+            Some((number, standing)) if number == next && standing == *value => {
                 Compared::Set { number }
             }
-            Some((number, progress)) => Compared::Standing { number, progress },
+            Some((number, value)) => Compared::Standing { number, value },
             None => Compared::Nothing,
         })
     }
 }
 
-enum Compared {
+enum Compared<S> {
     Set { number: u64 },
-    Standing { number: u64, progress: Progress },
+    Standing { number: u64, value: Tenured<S> },
     Nothing,
 }
 
-/// The name of a feed's control value, and of its term in the target.
-fn control_name(feed: &str) -> String {
-    format!("feed-{feed}")
-}
-
-async fn load(
-    control: &dyn ControlStore,
-    feed: &str,
-) -> Result<Option<(u64, Progress)>, FeedError> {
-    let value = control.control_get(&control_name(feed)).await;
-    let value = value.map_err(|source| of_control(feed, source))?;
-    value.map(|value| decoded(feed, &value)).transpose()
-}
-
-fn encoded(progress: &Progress) -> Vec<u8> {
-    serde_json::to_vec(progress).expect("numbers and texts always become JSON")
-}
-
-fn decoded(feed: &str, value: &ControlValue) -> Result<(u64, Progress), FeedError> {
-    match serde_json::from_slice(&value.bytes) {
-        Ok(progress) => Ok((value.number, progress)),
-        Err(error) => Err(FeedError::Damaged {
-            feed: feed.to_owned(),
-            reason: error.to_string(),
-        }),
-    }
-}
-
-fn of_control(feed: &str, source: EngineError) -> FeedError {
-    FeedError::Engine {
-        feed: feed.to_owned(),
-        side: "control store",
-        source,
-    }
+fn encoded<S: State>(value: &Tenured<S>) -> Vec<u8> {
+    serde_json::to_vec(value).expect("a state is made of numbers, texts and lists of them")
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine_api::{Engine, MoverTerm};
-use feed::{FeedError, Pass, progress};
+use feed::{FeedError, Pass, begin_following, progress};
 use support::{FEED, Stage, catch_up};
 use tokio::sync::Semaphore;
 
@@ -147,6 +147,52 @@ async fn a_target_that_knows_a_higher_term_is_claimed_above_it() {
     catch_up(&mut feed).await;
     stage.assert_same("it works").await;
     assert_eq!(term(&stage).await, 8);
+}
+
+/// Who has a right above the feed does not wait; who held it is refused.
+#[tokio::test(start_paused = true)]
+async fn a_seized_feed_is_worked_for_at_once_and_its_former_holder_is_refused() {
+    let stage = Stage::new();
+    stage.create("a", "active").await;
+    let (mut first, mut second) = (stage.feed(), stage.feed());
+    catch_up(&mut first).await;
+    let began = tokio::time::Instant::now();
+    second.seize().await.unwrap();
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    stage.create("b", "active").await;
+    let puts = stage.puts();
+    let refused = first.pass().await;
+    assert!(
+        matches!(
+            refused,
+            Ok(Pass::Watching) | Err(FeedError::TermLost { .. })
+        ),
+        "{refused:?}"
+    );
+    assert_eq!(first.phase(), None);
+    assert!(stage.puts() <= puts + 1, "at most one image was on its way");
+    catch_up(&mut second).await;
+    stage.assert_same("the second goes on").await;
+    assert_eq!(term(&stage).await, 2);
+}
+
+/// W30: what stood before the position is not copied, what comes after it is.
+#[tokio::test(start_paused = true)]
+async fn a_feed_may_begin_at_a_position_and_keeps_it() {
+    let stage = Stage::new();
+    stage.create("before", "active").await;
+    let control = stage.control.as_ref();
+    let at = stage.source.journal_end().await.unwrap();
+    begin_following(control, FEED, at).await.unwrap();
+    stage.create("after", "active").await;
+    let later = stage.source.journal_end().await.unwrap();
+    // A process that died here and began again.
+    begin_following(control, FEED, later).await.unwrap();
+    let mut feed = stage.feed();
+    catch_up(&mut feed).await;
+    assert_eq!(stage.target_image("before").await, None);
+    assert!(stage.target_image("after").await.is_some());
+    assert_eq!(feed.counts().rebuilds.value(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,6 +22,7 @@ use crate::history::Note;
 pub use check::{FROZEN_SCOPES_MAX, PINNED_KEYS_MAX, RANGES_MAX};
 pub use edit::Edit;
 pub use error::MapError;
+pub use json::scope as scope_json;
 pub use shard_name::{SHARD_NAME_BYTES_MAX, ShardName};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -185,6 +185,17 @@ impl Verifier {
         named.take(self.limits.named_max).collect()
     }
 
+    /// Whether everything was compared once, and only what changes is compared again.
+    pub fn is_watching(&self) -> bool {
+        matches!(self.phase, Phase::Watching { .. })
+    }
+
+    /// How many records wait to be looked at again: changed or different for less long than a copy may lag.
+    pub fn open(&self) -> usize {
+        let open = self.suspects.values().filter(|it| !it.is_confirmed);
+        open.count()
+    }
+
     /// With the source fenced up to `seal` and the target caught up with it: nothing may be different any more, and
     /// nothing excuses what is.
     pub async fn prove(&mut self, seal: &Seal) -> Result<Result<Proof, Unproven>, VerifyError> {

@@ -8,10 +8,9 @@ use engine_api::{
 };
 use futures::future::join_all;
 
-use super::{Route, Work, of_side};
+use super::{Route, Tenure, Work, of_side};
 use crate::cargo::{CargoError, Delivered};
 use crate::error::FeedError;
-use crate::tenure::Tenure;
 
 /// The pause before an image is put again.
 const PUT_PAUSE_MS: u64 = 20;
@@ -141,7 +140,7 @@ impl Route {
                 Ok(Outcome::Done { .. }) => return Ok(()),
                 Ok(outcome) => {
                     return Err(FeedError::Refused {
-                        feed: tenure.feed().to_owned(),
+                        feed: tenure.name().to_owned(),
                         key: image.key.to_string(),
                         outcome: name(&outcome).to_owned(),
                     });
@@ -188,7 +187,7 @@ fn may_go_again(error: &EngineError) -> bool {
 
 pub(super) fn of_cargo(tenure: &Tenure, key: &RecordKey, source: CargoError) -> FeedError {
     FeedError::Cargo {
-        feed: tenure.feed().to_owned(),
+        feed: tenure.name().to_owned(),
         key: key.to_string(),
         source,
     }

@@ -11,10 +11,9 @@ use engine_api::{
 };
 
 use super::carrying::{Done, Named};
-use super::{Pass, Route, Work, of_side};
+use super::{Pass, Route, Tenure, Work, of_side};
 use crate::error::FeedError;
 use crate::phase::{Event, Phase};
-use crate::tenure::Tenure;
 
 /// Where a holder reads, ahead of what it has saved.
 #[derive(Debug)]
@@ -160,7 +159,7 @@ impl Route {
             }
         }
         if given_up > 0 {
-            let feed = tenure.feed();
+            let feed = tenure.name();
             tracing::warn!(feed, given_up, "journal entries whose change never showed");
             self.counts.never_shown.add(given_up);
         }
@@ -233,10 +232,10 @@ impl Route {
         work: &mut Work,
         done: Position,
     ) -> Result<(), FeedError> {
-        let Some(phase) = work.held.phase.step(Event::ReadTo { at: done }) else {
+        let Some(phase) = work.held.state.step(Event::ReadTo { at: done }) else {
             return Ok(());
         };
-        if phase != work.held.phase {
+        if phase != work.held.state {
             self.save(tenure, work, phase).await?;
         }
         Ok(())
@@ -245,14 +244,14 @@ impl Route {
     /// Says so where everybody looks, and carries nothing more (W28).
     async fn lose(&self, tenure: &Tenure, work: &mut Work) -> Result<Pass, FeedError> {
         work.reading = None;
-        if let Some(lost) = work.held.phase.step(Event::PositionLost) {
+        if let Some(lost) = work.held.state.step(Event::PositionLost) {
             self.save(tenure, work, lost).await?;
         }
-        if let Phase::Lost { .. } = work.held.phase {
+        if let Phase::Lost { .. } = work.held.state {
             self.counts.positions_lost.add(1);
             self.counts.lost.set(1);
             return Err(FeedError::PositionLost {
-                feed: tenure.feed().to_owned(),
+                feed: tenure.name().to_owned(),
             });
         }
         Ok(Pass::Behind)

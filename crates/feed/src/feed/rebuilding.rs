@@ -2,10 +2,9 @@
 
 use engine_api::{Position, Scan, ScanPosition};
 
-use super::{Pass, Route, Work, of_side};
+use super::{Pass, Route, Tenure, Work, of_side};
 use crate::error::FeedError;
 use crate::phase::Event;
-use crate::tenure::Tenure;
 
 impl Route {
     /// The position first, then one page of the scan a pass. How far it came is
@@ -20,7 +19,7 @@ impl Route {
         if from.is_none() {
             let end = self.source.journal_end().await;
             let at = end.map_err(|source| of_side(tenure, "source", source))?;
-            tracing::info!(feed = tenure.feed(), "copies everything once");
+            tracing::info!(feed = tenure.name(), "copies everything once");
             self.counts.rebuilds.add(1);
             self.step(tenure, work, Event::PositionTaken { at }).await?;
             return Ok(Pass::Behind);
@@ -46,7 +45,7 @@ impl Route {
 
     /// If somebody asked for a rebuild meanwhile, that stands instead.
     async fn step(&self, tenure: &Tenure, work: &mut Work, event: Event) -> Result<(), FeedError> {
-        match work.held.phase.step(event) {
+        match work.held.state.step(event) {
             Some(phase) => self.save(tenure, work, phase).await.map(|_| ()),
             None => Ok(()),
         }

@@ -221,6 +221,19 @@ pub(super) mod pinned {
     }
 }
 
+/// One scope, for whoever writes scopes elsewhere as the map does.
+pub mod scope {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(scope: &Scope, to: S) -> Result<S::Ok, S::Error> {
+        ScopeForm::from(scope).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Scope, D::Error> {
+        ScopeForm::deserialize(from)?.into_scope()
+    }
+}
+
 pub(super) mod scopes {
     use super::*;
 

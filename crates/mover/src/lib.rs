@@ -1,0 +1,44 @@
+//! Live moves: some keys of a collection go from one shard to another while shoppers keep buying.
+//!
+//! ```text
+//!   operator ── wish ──▶ record (term, holder, plan, phase) ◀── compare-and-set ── mover
+//!                                                                                   │
+//!   source ── journal, scan ──▶ feed, forward ──▶ target      verifier: the same?   ├─▶ map: notice, freeze,
+//!   source ◀── feed, back ◀── journal ── target               proof, at the seal    │        move and thaw
+//! ```
+//!
+//! [`Phase`] says where a move stands and what may be under way; it is written before what it announces is done, so
+//! that whoever takes over after a crash knows what to look for. The map decides who serves: a cutover has happened
+//! exactly when the map says so. Nothing leads to it but a proof that only the verifier can make.
+
+#![forbid(unsafe_code)]
+
+mod limits;
+
+mod plan;
+mod wish;
+
+mod phase;
+
+mod record;
+
+mod preflight;
+mod registry;
+
+mod cargo;
+mod mover;
+
+mod certificate;
+
+mod error;
+
+pub use certificate::{Certificate, Content, Direction, Generations, certificate};
+pub use error::{MoveError, Unfit};
+pub use limits::{Limits, LimitsError};
+pub use mover::{Mover, MoverConfig, Pass};
+pub use phase::{Event, Phase, Proven, Settled, Way, WriteOwner};
+pub use plan::{FREEZE_MS_DEFAULT, FREEZE_MS_MAX, MOVE_NAME_BYTES_MAX, MoveName, Plan};
+pub use preflight::{Shards, preflight};
+pub use record::{GivenUp, MoveState, Shown, Throttle, ask, set_pace, set_throttle, status};
+pub use registry::{MOVES_LISTED_MAX, MOVES_NAME, MOVES_RUNNING_MAX, list, start};
+pub use wish::{Pace, Wish};

@@ -1,0 +1,471 @@
+//! One move, as one process runs it.
+//!
+//! A pass does a bounded piece of work and may be dropped at any `.await`, or the
+//! process killed: the record says what may be under way, and the next pass, of this
+//! process or of another, looks what became of it.
+
+mod copying;
+
+mod comparing;
+
+mod publishing;
+
+mod cutover;
+
+mod settling;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine_api::{ControlStore, Engine, EngineError, Terms, World};
+use feed::Feed;
+use feed::tenure::{Found, Held, Saved, Tenure, Watch};
+use router::{LeaseJudge, MapKeeper, Router, ShardName};
+
+use crate::error::MoveError;
+use crate::limits::Limits;
+use crate::phase::{Event, Phase, Way};
+use crate::plan::{MoveName, Plan};
+use crate::preflight::{Shards, engine_of};
+use crate::record::{MoveState, Shown, shortened, work_name};
+use crate::wish::{Pace, Wish};
+use comparing::Comparing;
+
+/// How often one change of the record is made anew because an operator was first.
+const UPDATE_ATTEMPTS_MAX: u32 = 16;
+/// How often a term is claimed again above one that an engine has met.
+const CLAIM_ATTEMPTS_MAX: u32 = 4;
+
+#[derive(Clone, Debug)]
+pub struct MoverConfig {
+    pub name: MoveName,
+    pub shards: Shards,
+    pub control: Arc<dyn ControlStore>,
+    pub world: Arc<dyn World>,
+    /// Of this process, if it serves: it is told of every map at once.
+    pub router: Option<Arc<Router>>,
+    pub limits: Limits,
+    pub feed_limits: feed::Limits,
+    pub verifier_limits: verifier::Limits,
+    /// By which the leases of others are judged.
+    pub router_limits: router::Limits,
+}
+
+pub struct Mover {
+    config: MoverConfig,
+    keeper: MapKeeper,
+    tenure: Tenure<MoveState>,
+    standing: Standing,
+}
+
+/// What one pass came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Another process works for this move.
+    Watching,
+    /// There is more to do at once.
+    Behind,
+    /// Nothing to do before so many milliseconds have passed.
+    Waiting { ms: u64 },
+    /// Nothing follows any more.
+    Ended,
+}
+
+enum Standing {
+    Watching(Watch),
+    Holding(Box<Work>),
+}
+
+/// What the holder remembers between two passes; none of it outlives the process.
+struct Work {
+    held: Held<MoveState>,
+    claimed: Claimed,
+    /// When the record was last set, by `World::elapsed`.
+    renewed: Duration,
+    judge: LeaseJudge,
+    forward: Option<Feed>,
+    /// The throttle that `forward` was opened under.
+    forward_rate: Option<u32>,
+    back: Option<Feed>,
+    comparing: Option<Comparing>,
+    /// When the throttle lets the next records through, by `World::elapsed`.
+    resume_at: Duration,
+    /// What the record said when this process took the move, and what feeds counted that were opened anew since.
+    copied_before: u64,
+    copied_back_before: u64,
+    trouble: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claimed {
+    NotYet,
+    Yes,
+}
+
+/// The holder at work.
+struct Runner<'a> {
+    config: &'a MoverConfig,
+    keeper: &'a MapKeeper,
+    tenure: &'a Tenure<MoveState>,
+    work: &'a mut Work,
+}
+
+impl Mover {
+    pub fn new(config: MoverConfig) -> Result<Mover, MoveError> {
+        config.limits.check()?;
+        config
+            .verifier_limits
+            .check()
+            .map_err(verifier::VerifyError::from)?;
+        let me = format!(
+            "{:016x}{:016x}",
+            config.world.random(),
+            config.world.random()
+        );
+        let name = work_name(&config.name)?;
+        Ok(Mover {
+            keeper: MapKeeper::new(config.control.clone()),
+            tenure: Tenure::new(config.control.clone(), name, me, None),
+            standing: Standing::Watching(Watch::default()),
+            config,
+        })
+    }
+
+    /// Works until the move has ended or `stop`, then lets the next process begin.
+    /// Failed passes are logged and tried again.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) {
+        let (world, limits) = (self.config.world.clone(), self.config.limits.clone());
+        let mut stop = pin!(stop);
+        let mut failures = 0u32;
+        loop {
+            let pass = tokio::select! {
+                biased;
+                () = &mut stop => break,
+                pass = self.pass() => pass,
+            };
+            let pause_ms = match pass {
+                Ok(pass) => {
+                    failures = 0;
+                    match pass {
+                        Pass::Ended => break,
+                        Pass::Behind => 0,
+                        Pass::Watching => limits.poll_ms,
+                        Pass::Waiting { ms } => ms.min(limits.poll_ms),
+                    }
+                }
+                Err(error) => {
+                    let factor = 1u64.checked_shl(failures).unwrap_or(u64::MAX);
+                    let pause_ms = limits.poll_ms.saturating_mul(factor);
+                    let pause_ms = pause_ms.min(limits.retry_ms_max);
+                    failures = failures.saturating_add(1);
+                    let name = self.config.name.as_str();
+                    tracing::warn!(name, %error, failures, pause_ms, "a move does not get on");
+                    pause_ms
+                }
+            };
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                () = world.sleep(Duration::from_millis(pause_ms)) => {}
+            }
+        }
+        if let Standing::Holding(work) = &self.standing {
+            self.tenure.release(&work.held).await;
+        }
+    }
+
+    /// A bounded piece of work.
+    pub async fn pass(&mut self) -> Result<Pass, MoveError> {
+        let pass = self.pass_once().await;
+        match (&pass, &mut self.standing) {
+            // Nothing of what it remembers counts any more.
+            (Err(MoveError::TermLost { .. }), standing) => {
+                *standing = Standing::Watching(Watch::default());
+            }
+            (Err(error), Standing::Holding(work)) => {
+                work.trouble = Some(shortened(&error.to_string()));
+            }
+            (Ok(_), Standing::Holding(work)) => work.trouble = None,
+            (_, Standing::Watching(_)) => {}
+        }
+        pass
+    }
+
+    async fn pass_once(&mut self) -> Result<Pass, MoveError> {
+        if let Standing::Watching(_) = self.standing
+            && !self.seek().await?
+        {
+            return Ok(Pass::Watching);
+        }
+        let Standing::Holding(work) = &mut self.standing else {
+            return Ok(Pass::Watching);
+        };
+        let mut runner = Runner {
+            config: &self.config,
+            keeper: &self.keeper,
+            tenure: &self.tenure,
+            work,
+        };
+        runner.look().await?;
+        if runner.phase().is_over() {
+            return Ok(Pass::Ended);
+        }
+        runner.claim().await?;
+        runner.renew().await?;
+        runner.advance().await
+    }
+
+    /// Looks who works for the move, and takes it if nobody does, or nobody was seen
+    /// to for too long. Answers whether it is ours now.
+    async fn seek(&mut self) -> Result<bool, MoveError> {
+        let Standing::Watching(watch) = &mut self.standing else {
+            return Ok(true);
+        };
+        let now = self.config.world.elapsed();
+        let patience = Duration::from_millis(self.config.limits.take_over_ms);
+        let Some(held) = self.tenure.seek(watch, now, patience).await? else {
+            return Ok(false);
+        };
+        let (name, term) = (self.tenure.name(), held.term);
+        tracing::info!(
+            name,
+            term,
+            phase = held.state.phase.name(),
+            "works for a move"
+        );
+        let config = &self.config;
+        let judge = LeaseJudge::new(
+            config.control.clone(),
+            config.world.clone(),
+            &config.router_limits,
+        );
+        self.standing = Standing::Holding(Box::new(Work {
+            copied_before: held.state.shown.records_copied,
+            copied_back_before: held.state.shown.records_copied_back,
+            held,
+            claimed: Claimed::NotYet,
+            renewed: now,
+            judge,
+            forward: None,
+            forward_rate: None,
+            back: None,
+            comparing: None,
+            resume_at: Duration::ZERO,
+            trouble: None,
+        }));
+        Ok(true)
+    }
+}
+
+impl Runner<'_> {
+    async fn advance(&mut self) -> Result<Pass, MoveError> {
+        let state = self.work.held.state.clone();
+        match state.wish {
+            Some(Wish::Abort) if state.phase.accepts(Wish::Abort).is_ok() => {
+                return self.abort("the operator asked for it").await;
+            }
+            Some(Wish::Complete) if state.phase.accepts(Wish::Complete).is_ok() => {
+                return self.complete().await;
+            }
+            Some(Wish::Abort | Wish::Complete | Wish::Cutover | Wish::Rollback) | None => {}
+        }
+        let cuts_over = matches!(state.phase, Phase::Noticed { .. } | Phase::Frozen { .. });
+        if state.pace == Pace::Paused && !cuts_over {
+            return Ok(self.waiting());
+        }
+        match state.phase {
+            Phase::Planned { barrier: None } => self.begin().await,
+            Phase::Planned {
+                barrier: Some(barrier),
+            } => self.await_barrier(barrier).await,
+            Phase::Backfilling { .. } => self.backfill().await,
+            Phase::CatchingUp { .. } => self.catch_up().await,
+            Phase::Verifying { .. } => self.verify().await,
+            Phase::Ready { barrier, back_from } => {
+                let way = Way::Forward { barrier, back_from };
+                self.stay_ready(&way).await
+            }
+            Phase::Noticed { way, generation } => self.noticed(&way, generation).await,
+            Phase::Frozen { .. } => self.recover("the process that froze it was gone").await,
+            Phase::Settling { settled } => self.settle(&Way::Back { settled }).await,
+            Phase::Completed { .. } | Phase::Aborted { .. } | Phase::RolledBack { .. } => {
+                Ok(Pass::Ended)
+            }
+        }
+    }
+
+    /// Before the freeze nothing has changed for shoppers: the feeds end, and that is all.
+    async fn abort(&mut self, why: &str) -> Result<Pass, MoveError> {
+        let why = shortened(why);
+        self.work.forward = None;
+        self.work.back = None;
+        self.work.comparing = None;
+        self.update(|state| {
+            stepped(state, Event::Aborted { why: why.clone() })?;
+            state.wish = None;
+            Ok(())
+        })
+        .await?;
+        Ok(Pass::Ended)
+    }
+
+    /// The record as it stands: what operators wish, and whether it is still ours.
+    async fn look(&mut self) -> Result<(), MoveError> {
+        match self.tenure.look().await? {
+            Found::Own(held) => {
+                self.work.held = held;
+                Ok(())
+            }
+            Found::Nobody | Found::Other(_) => Err(MoveError::TermLost {
+                name: self.tenure.name().to_owned(),
+            }),
+        }
+    }
+
+    /// Ends every lower term on both sides, before anything else is done (W21).
+    async fn claim(&mut self) -> Result<(), MoveError> {
+        if self.work.claimed == Claimed::Yes {
+            return Ok(());
+        }
+        let plan = self.plan().clone();
+        for shard in [&plan.source, &plan.target] {
+            let engine = self.engine(shard)?;
+            if engine.capabilities().terms == Terms::Unsupported {
+                continue;
+            }
+            let mut attempts = 0;
+            loop {
+                attempts += 1;
+                let term = self.tenure.mover_term(&self.work.held);
+                match engine.claim_term(term).await {
+                    Ok(()) => break,
+                    // The control store knows less than the engine: it was restored
+                    // from a copy. Who really lost the move learns it here.
+                    Err(EngineError::TermLost { current, .. }) if attempts < CLAIM_ATTEMPTS_MAX => {
+                        self.tenure.raise(&mut self.work.held, current).await?;
+                    }
+                    Err(source) => return Err(self.of_shard(shard, source)),
+                }
+            }
+        }
+        self.work.claimed = Claimed::Yes;
+        Ok(())
+    }
+
+    /// Shows that this process is alive, if it is time to.
+    async fn renew(&mut self) -> Result<(), MoveError> {
+        let renew = Duration::from_millis(self.config.limits.renew_ms);
+        let now = self.config.world.elapsed();
+        if now.saturating_sub(self.work.renewed) < renew {
+            return Ok(());
+        }
+        self.update(|_| Ok(())).await
+    }
+
+    async fn event(&mut self, event: Event) -> Result<(), MoveError> {
+        self.update(|state| stepped(state, event.clone())).await
+    }
+
+    /// Changes the record, on top of whatever an operator changed meanwhile.
+    async fn update(
+        &mut self,
+        change: impl Fn(&mut MoveState) -> Result<(), MoveError>,
+    ) -> Result<(), MoveError> {
+        for _ in 0..UPDATE_ATTEMPTS_MAX {
+            let mut next = self.work.held.state.clone();
+            next.shown = self.shown();
+            change(&mut next)?;
+            let now = self.config.world.elapsed();
+            if self.tenure.save(&mut self.work.held, next).await? == Saved::AsAsked {
+                self.work.renewed = now;
+                return Ok(());
+            }
+        }
+        Err(MoveError::Contended {
+            what: "the record of the move",
+            times: UPDATE_ATTEMPTS_MAX,
+        })
+    }
+
+    fn shown(&self) -> Shown {
+        let before = &self.work.held.state.shown;
+        let applied = |feed: &Option<Feed>| {
+            let counts = feed.as_ref().map(Feed::counts);
+            counts.map_or(0, |counts| counts.applied.value())
+        };
+        let feed = match self.work.held.state.phase {
+            Phase::Settling { .. } => &self.work.back,
+            _ => &self.work.forward,
+        };
+        let counts = feed.as_ref().map(Feed::counts);
+        let now_us = self.config.world.now().unix_micros();
+        let lag_ms = counts
+            .as_ref()
+            .and_then(|counts| counts.done_before())
+            .map(|done| u64::try_from((now_us - done.unix_micros()) / 1_000).unwrap_or(0));
+        let (differences, differing) = match &self.work.comparing {
+            Some(comparing) => comparing.differing(self.config.limits.differences_shown_max),
+            None => (before.differences, before.differing.clone()),
+        };
+        Shown {
+            records_copied: self.work.copied_before + applied(&self.work.forward),
+            records_copied_back: self.work.copied_back_before + applied(&self.work.back),
+            lag_entries: counts.map_or(0, |counts| counts.lag_entries.value()),
+            lag_ms,
+            differences,
+            differing,
+            freeze_ms: before.freeze_ms,
+            trouble: self.work.trouble.clone(),
+        }
+    }
+
+    fn phase(&self) -> &Phase {
+        &self.work.held.state.phase
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.work.held.state.plan
+    }
+
+    fn engine(&self, shard: &ShardName) -> Result<Arc<dyn Engine>, MoveError> {
+        Ok(engine_of(&self.config.shards, shard)?.clone())
+    }
+
+    fn of_shard(&self, shard: &ShardName, source: EngineError) -> MoveError {
+        match source {
+            EngineError::TermLost { .. } => MoveError::TermLost {
+                name: self.tenure.name().to_owned(),
+            },
+            source => MoveError::Engine {
+                shard: shard.clone(),
+                source,
+            },
+        }
+    }
+
+    fn waiting(&self) -> Pass {
+        Pass::Waiting {
+            ms: self.config.limits.poll_ms,
+        }
+    }
+}
+
+fn stepped(state: &mut MoveState, event: Event) -> Result<(), MoveError> {
+    let next = state.phase.step(event.clone());
+    state.phase = next.ok_or_else(|| MoveError::OutOfStep {
+        phase: state.phase.name(),
+        event: format!("{event:?}"),
+    })?;
+    Ok(())
+}
+
+impl fmt::Debug for Mover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mover")
+            .field("name", &self.config.name)
+            .finish_non_exhaustive()
+    }
+}

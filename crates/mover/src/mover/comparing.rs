@@ -1,0 +1,195 @@
+//! Comparing both sides while the copy goes on, until nothing differs and the way back works.
+
+use std::fmt;
+use std::time::Duration;
+
+use engine_api::Position;
+use verifier::{Pair, Verifier, VerifierConfig, VerifyError};
+
+use super::copying::Fed;
+use super::{Pass, Runner};
+use crate::certificate::Direction;
+use crate::error::MoveError;
+use crate::phase::{Event, Way};
+use crate::wish::Wish;
+
+/// Records that may be on their way when a cutover begins; each is read on both sides
+/// behind the freeze.
+const OPEN_MAX: usize = 64;
+
+/// A verification in one direction. It is begun anew by whoever takes the move over.
+pub(super) struct Comparing {
+    direction: Direction,
+    pub verifier: Verifier,
+    /// Since when everything was compared once, by `World::elapsed`.
+    watching_since: Option<Duration>,
+}
+
+/// What a pass of the verifier came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compared {
+    Open {
+        rest: Rest,
+    },
+    /// Nothing has differed for longer than a copy may lag. A few records that change
+    /// all the time may be on their way: the proof looks at them behind the freeze.
+    Same,
+    Differs {
+        count: usize,
+    },
+}
+
+/// What is still to be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// There is more to read at once.
+    Scans,
+    /// Records that changed, or look different, and are given time to arrive.
+    Suspects,
+}
+
+impl Comparing {
+    pub fn differing(&self, shown_max: usize) -> (u64, Vec<String>) {
+        let named = self.verifier.differences();
+        let shown = named.iter().take(shown_max).map(ToString::to_string);
+        (named.len() as u64, shown.collect())
+    }
+
+    fn judge(
+        &mut self,
+        pass: verifier::Pass,
+        now: Duration,
+        limits: &verifier::Limits,
+    ) -> Compared {
+        let count = self.verifier.differences().len();
+        if count > 0 {
+            return Compared::Differs { count };
+        }
+        if let verifier::Pass::CaughtUp { .. } = pass {
+            return Compared::Same;
+        }
+        if !self.verifier.is_watching() {
+            return Compared::Open { rest: Rest::Scans };
+        }
+        // What differed all that time would have its name by now.
+        let since = *self.watching_since.get_or_insert(now);
+        let lag_max = Duration::from_millis(limits.lag_ms_max);
+        let patience_is_over = now.saturating_sub(since) > lag_max;
+        match patience_is_over && self.verifier.open() <= OPEN_MAX {
+            true => Compared::Same,
+            false => Compared::Open {
+                rest: Rest::Suspects,
+            },
+        }
+    }
+}
+
+impl Runner<'_> {
+    pub(super) async fn verify(&mut self) -> Result<Pass, MoveError> {
+        let fed = self.feed_forward().await?;
+        match self.compare(Direction::Cutover).await? {
+            Compared::Open { rest } => {
+                return Ok(match (fed, rest) {
+                    (Fed::Behind, _) | (_, Rest::Scans) => Pass::Behind,
+                    (fed, Rest::Suspects) => self.after(fed),
+                });
+            }
+            Compared::Differs { .. } => return Ok(self.waiting()),
+            Compared::Same => {}
+        }
+        let back = self.pass_back().await?;
+        match (fed, back) {
+            (Fed::CaughtUp, Fed::CaughtUp) => {}
+            (_, Fed::Behind) => return Ok(Pass::Behind),
+            (fed, _) => return Ok(self.after(fed)),
+        }
+        let back_from = self.back_position()?;
+        self.event(Event::Verified { back_from }).await?;
+        Ok(Pass::Behind)
+    }
+
+    /// The copy follows, the comparison goes on, and so does the way back.
+    pub(super) async fn stay_ready(&mut self, way: &Way) -> Result<Pass, MoveError> {
+        let fed = self.feed_forward().await?;
+        self.pass_back().await?;
+        let compared = self.compare(way.direction()).await?;
+        if let Compared::Differs { .. } = compared {
+            self.event(Event::Differs).await?;
+            return Ok(Pass::Behind);
+        }
+        let wished = self.work.held.state.wish == Some(Wish::Cutover);
+        if wished && compared == Compared::Same {
+            let generation = self.publish_notice("a cutover is near").await?;
+            self.event(Event::NoticePublished { generation }).await?;
+            return Ok(Pass::Behind);
+        }
+        Ok(match compared {
+            Compared::Open { rest: Rest::Scans } => Pass::Behind,
+            Compared::Open { .. } | Compared::Same | Compared::Differs { .. } => self.after(fed),
+        })
+    }
+
+    /// One pass of the verifier.
+    pub(super) async fn compare(&mut self, direction: Direction) -> Result<Compared, MoveError> {
+        let mut comparing = match self.work.comparing.take() {
+            Some(comparing) if comparing.direction == direction => comparing,
+            _ => Comparing {
+                direction,
+                verifier: self.begin_verifier(direction).await?,
+                watching_since: None,
+            },
+        };
+        // Dropped before the last line, the comparison is begun anew.
+        let compared = match comparing.verifier.pass().await {
+            Ok(pass) => {
+                let (now, limits) = (self.config.world.elapsed(), &self.config.verifier_limits);
+                Ok(comparing.judge(pass, now, limits))
+            }
+            // What changed meanwhile is not known any more (W28).
+            Err(VerifyError::PositionLost { .. }) => {
+                return Ok(Compared::Open { rest: Rest::Scans });
+            }
+            Err(error) => Err(error.into()),
+        };
+        self.work.comparing = Some(comparing);
+        compared
+    }
+
+    async fn begin_verifier(&self, direction: Direction) -> Result<Verifier, MoveError> {
+        let plan = self.plan();
+        let (source, target) = (self.engine(&plan.source)?, self.engine(&plan.target)?);
+        let (left, entered) = match direction {
+            Direction::Cutover => (source, target),
+            Direction::Rollback => (target, source),
+        };
+        let config = VerifierConfig {
+            pair: Pair {
+                collection: plan.collection,
+                scope: plan.scope.clone(),
+                source: left,
+                target: entered,
+            },
+            world: self.config.world.clone(),
+            limits: self.config.verifier_limits.clone(),
+        };
+        Ok(Verifier::begin(config).await?)
+    }
+
+    fn back_position(&self) -> Result<Position, MoveError> {
+        match self.work.back.as_ref().and_then(feed::Feed::phase) {
+            Some(feed::Phase::Following { at }) => Ok(at.clone()),
+            _ => Err(MoveError::OutOfStep {
+                phase: "verifying",
+                event: "a way back that follows no journal".to_owned(),
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for Comparing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Comparing")
+            .field("direction", &self.direction)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,186 @@
+//! The progress record of one move: what stands beside the term in the control store,
+//! and how operators change it.
+
+use engine_api::{ControlStore, Generation};
+use feed::tenure::{Tenured, WorkName};
+use serde::{Deserialize, Serialize};
+
+use crate::error::MoveError;
+use crate::phase::Phase;
+use crate::plan::{MoveName, Plan};
+use crate::wish::{Pace, Wish};
+
+/// The longest reason that is kept.
+const REASON_CHARACTERS_MAX: usize = 400;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MoveState {
+    pub plan: Plan,
+    pub phase: Phase,
+    pub pace: Pace,
+    /// What the operator has asked for, until it is done or refused.
+    pub wish: Option<Wish>,
+    pub throttle: Throttle,
+    /// The last cutover that did not come about.
+    pub given_up: Option<GivenUp>,
+    pub shown: Shown,
+}
+
+/// How fast is copied, and why not faster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Throttle {
+    /// `None`: as fast as both sides allow.
+    pub records_per_second_max: Option<u32>,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GivenUp {
+    pub why: String,
+    /// Of the map that thawed the scope; `None`: it was never frozen.
+    pub generation: Option<Generation>,
+    /// How long the scope was frozen, as far as this process knows.
+    pub freeze_ms: Option<u64>,
+    pub at_unix_us: i64,
+}
+
+/// What a glance shows, as of the last time the record was renewed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shown {
+    /// Images that the target was given, again and again included.
+    pub records_copied: u64,
+    /// Images that the source was given on the way back.
+    pub records_copied_back: u64,
+    pub lag_entries: u64,
+    /// `None`: not caught up since this process took the move.
+    pub lag_ms: Option<u64>,
+    pub differences: u64,
+    /// Some of them, by name.
+    pub differing: Vec<String>,
+    /// How long the last cutover froze the scope.
+    pub freeze_ms: Option<u64>,
+    /// Why the last pass did not get on; `None`: it did.
+    pub trouble: Option<String>,
+}
+
+impl MoveState {
+    pub fn first(plan: Plan) -> MoveState {
+        MoveState {
+            plan,
+            phase: Phase::first(),
+            pace: Pace::Running,
+            wish: None,
+            throttle: Throttle::default(),
+            given_up: None,
+            shown: Shown::default(),
+        }
+    }
+}
+
+/// The record as it stands, with who holds it.
+pub async fn status(
+    control: &dyn ControlStore,
+    name: &MoveName,
+) -> Result<Tenured<MoveState>, MoveError> {
+    let found = work_name(name)?.load(control).await?;
+    let (_, value) = found.ok_or_else(|| no_move(name))?;
+    Ok(value)
+}
+
+/// Asks for it. Refused, with the reason, where it does not belong.
+pub async fn ask(control: &dyn ControlStore, name: &MoveName, wish: Wish) -> Result<(), MoveError> {
+    let lost = match wish {
+        Wish::Rollback => has_lost_its_way_back(control, name).await?,
+        Wish::Cutover | Wish::Abort | Wish::Complete => false,
+    };
+    let refused = |reason: &str| MoveError::Refused {
+        name: name.to_string(),
+        wished: wish.name(),
+        reason: reason.to_owned(),
+    };
+    amend(control, name, |state| {
+        state.phase.accepts(wish).map_err(refused)?;
+        if lost {
+            // W28: nobody knows what the target has taken since.
+            return Err(refused(
+                "the feed that leads back has lost its position: complete it, then move the keys back",
+            ));
+        }
+        let wish = Some(wish);
+        Ok(MoveState {
+            wish,
+            ..state.clone()
+        })
+    })
+    .await
+}
+
+pub async fn set_pace(
+    control: &dyn ControlStore,
+    name: &MoveName,
+    pace: Pace,
+) -> Result<(), MoveError> {
+    amend(control, name, |state| {
+        Ok(MoveState {
+            pace,
+            ..state.clone()
+        })
+    })
+    .await
+}
+
+pub async fn set_throttle(
+    control: &dyn ControlStore,
+    name: &MoveName,
+    throttle: Throttle,
+) -> Result<(), MoveError> {
+    amend(control, name, |state| {
+        Ok(MoveState {
+            throttle: Throttle {
+                records_per_second_max: throttle.records_per_second_max,
+                reason: shortened(&throttle.reason),
+            },
+            ..state.clone()
+        })
+    })
+    .await
+}
+
+async fn has_lost_its_way_back(
+    control: &dyn ControlStore,
+    name: &MoveName,
+) -> Result<bool, MoveError> {
+    let progress = feed::progress(control, &name.back_feed()).await?;
+    Ok(progress.is_some_and(|progress| matches!(progress.phase, feed::Phase::Lost { .. })))
+}
+
+async fn amend(
+    control: &dyn ControlStore,
+    name: &MoveName,
+    change: impl Fn(&MoveState) -> Result<MoveState, MoveError>,
+) -> Result<(), MoveError> {
+    let work = work_name(name)?;
+    let amended = work.amend(control, |state: &MoveState| change(state).map(Some));
+    match amended.await? {
+        Some(_) => Ok(()),
+        None => Err(no_move(name)),
+    }
+}
+
+pub(crate) fn work_name(name: &MoveName) -> Result<WorkName, MoveError> {
+    Ok(WorkName::new("move", name.as_str())?)
+}
+
+pub(crate) fn shortened(reason: &str) -> String {
+    reason.chars().take(REASON_CHARACTERS_MAX).collect()
+}
+
+fn no_move(name: &MoveName) -> MoveError {
+    MoveError::NoMove {
+        name: name.to_string(),
+    }
+}

@@ -1,0 +1,330 @@
+//! What a cutover waits for, what it is given up for, and what is refused.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine_api::{ControlStore, Engine, Maintenance, Timestamp};
+use layout::{Collection, Scope};
+use mover::{MoveError, MoveName, Mover, Phase, Plan, Unfit, Wish, ask, list, start};
+use router::Edit;
+use support::{Shop, Wire, cart_key, keep, moving_cart, name, shard, slots};
+
+/// Passes for a while; what must not happen meanwhile is asked after each.
+async fn pass_for(mover: &mut Mover, time: Duration, mut check: impl AsyncFnMut()) {
+    let until = tokio::time::Instant::now() + time;
+    while tokio::time::Instant::now() < until {
+        mover.pass().await.unwrap();
+        check().await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// W24: a process that has not heard of the move may still write without a journal.
+#[tokio::test(start_paused = true)]
+async fn no_position_is_taken_before_everybody_has_acknowledged_the_barrier() {
+    let shop = Shop::open().await;
+    let silent = shop.second_router("silent").await;
+    shop.start().await;
+    let mut mover = shop.mover();
+    pass_for(&mut mover, Duration::from_secs(2), async || {
+        let progress = feed::progress(shop.control.as_ref(), &name().forward_feed()).await;
+        assert_eq!(progress.unwrap(), None, "a position was taken");
+    })
+    .await;
+    assert!(matches!(
+        shop.state().await.phase,
+        Phase::Planned { barrier: Some(_) }
+    ));
+    // It has heard of it now.
+    let keeping = keep(&silent);
+    shop.drive(&mut mover, "ready").await;
+    keeping.abort();
+}
+
+/// W18: a process that died is waited for while shoppers are served.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_frozen_before_a_dead_process_has_run_out() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let mut mover = shop.mover();
+    shop.drive(&mut mover, "ready").await;
+    let _dead = shop.second_router("dead").await;
+    shop.ask(Wish::Cutover).await;
+    shop.drive(&mut mover, "noticed").await;
+    let writers = shop.writers();
+    pass_for(&mut mover, Duration::from_secs(2), async || {
+        assert_eq!(shop.phase().await, "noticed");
+        assert!(!shop.is_frozen().await);
+    })
+    .await;
+    shop.drive(&mut mover, "settling").await;
+    let state = shop.state().await;
+    assert_eq!(state.given_up, None);
+    assert!(state.shown.freeze_ms.unwrap() <= 100);
+    writers.stop().await;
+    shop.judge("the dead one was waited for").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_freeze_past_its_budget_is_given_up_and_writers_go_on() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut mover = shop.mover_over(&wire);
+    shop.drive(&mut mover, "ready").await;
+    shop.ask(Wish::Cutover).await;
+    shop.drive(&mut mover, "noticed").await;
+    let writers = shop.writers();
+    wire.before("source.raise_fence", || {
+        tokio::time::sleep(Duration::from_secs(30))
+    });
+    shop.drive(&mut mover, "verifying").await;
+    let given_up = shop.state().await.given_up.unwrap();
+    assert!(given_up.why.contains("budget of 100 ms"), "{given_up:?}");
+    let freeze_ms = given_up.freeze_ms.unwrap();
+    assert!((100..110).contains(&freeze_ms), "{freeze_ms}");
+    assert_eq!(shop.owner().await, "source");
+    shop.write(moving_cart(), 50, 1).await;
+    // A second attempt comes through.
+    shop.cut_over(&mut mover).await;
+    writers.stop().await;
+    shop.judge("at the second attempt").await;
+}
+
+/// Where the budget ends while the proof is kept, the map is not published any more.
+#[tokio::test(start_paused = true)]
+async fn a_proof_that_comes_too_late_is_not_used() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut mover = shop.mover_over(&wire);
+    shop.drive(&mut mover, "ready").await;
+    shop.ask(Wish::Cutover).await;
+    shop.drive(&mut mover, "noticed").await;
+    // The save before the freeze, then the one that keeps the proof.
+    wire.before("control.set.move-half-the-carts", || async {});
+    wire.before("control.set.move-half-the-carts", || {
+        tokio::time::sleep(Duration::from_millis(150))
+    });
+    shop.drive(&mut mover, "verifying").await;
+    let given_up = shop.state().await.given_up.unwrap();
+    assert!(given_up.why.contains("budget of 100 ms"), "{given_up:?}");
+    assert_eq!(shop.owner().await, "source");
+    shop.judge("given up").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_is_altered_behind_the_freeze_is_named_and_not_cut_over_to() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut mover = shop.mover_over(&wire);
+    shop.drive(&mut mover, "ready").await;
+    shop.ask(Wish::Cutover).await;
+    let target = shop.target.clone();
+    wire.before("source.raise_fence", || async move {
+        Shop::tamper(&target, moving_cart()).await;
+    });
+    shop.drive(&mut mover, "noticed").await;
+    shop.drive(&mut mover, "verifying").await;
+    let named = cart_key(moving_cart()).to_string();
+    let given_up = shop.state().await.given_up.unwrap();
+    assert!(given_up.why.contains(&named), "{given_up:?}");
+    assert_eq!(shop.owner().await, "source");
+    shop.judge("given up").await;
+    // It stays so, and is shown.
+    for _ in 0..100 {
+        mover.pass().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let state = shop.state().await;
+    assert_eq!(state.phase.name(), "verifying");
+    assert_eq!(state.shown.differences, 1);
+    assert!(state.shown.differing[0].contains(&named), "{state:?}");
+    let refused = ask(shop.control.as_ref(), &name(), Wish::Cutover).await;
+    assert!(matches!(refused, Err(MoveError::Refused { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ready_move_whose_target_is_altered_is_ready_no_more() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let mut mover = shop.mover();
+    shop.drive(&mut mover, "ready").await;
+    Shop::tamper(&shop.target, moving_cart()).await;
+    // It is newer than anything at the source, and the way back must not carry it there.
+    let source = support::image(&shop.source, &cart_key(moving_cart())).await;
+    for _ in 0..100 {
+        mover.pass().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let after = support::image(&shop.source, &cart_key(moving_cart())).await;
+    assert_eq!(source, after, "what nobody wrote stands at the source");
+    assert_eq!(shop.phase().await, "verifying");
+}
+
+#[tokio::test(start_paused = true)]
+async fn wishes_at_the_wrong_time_are_refused_with_a_sentence() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let mut mover = shop.mover();
+    let refused = async |wish: Wish, expected: &str| {
+        let before = shop.state().await;
+        let error = ask(shop.control.as_ref(), &name(), wish).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(shop.state().await, before, "nothing was changed");
+    };
+    refused(Wish::Cutover, "it is not ready").await;
+    refused(Wish::Rollback, "it has not cut over yet").await;
+    refused(Wish::Complete, "it has not cut over yet").await;
+    shop.drive(&mut mover, "ready").await;
+    refused(Wish::Rollback, "it has not cut over yet").await;
+    shop.cut_over(&mut mover).await;
+    refused(Wish::Abort, "it has cut over already").await;
+    refused(Wish::Cutover, "it has cut over already").await;
+    shop.ask(Wish::Complete).await;
+    shop.drive(&mut mover, "completed").await;
+    refused(Wish::Rollback, "start a move in the other direction").await;
+    let unknown = MoveName::new("nobody").unwrap();
+    let error = ask(shop.control.as_ref(), &unknown, Wish::Abort).await;
+    assert!(matches!(error, Err(MoveError::NoMove { .. })), "{error:?}");
+}
+
+/// W28: what the target has taken since its journal was trimmed is not at the source.
+#[tokio::test(start_paused = true)]
+async fn a_rollback_is_refused_when_the_way_back_has_lost_its_position() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let mut mover = shop.mover();
+    shop.cut_over(&mut mover).await;
+    shop.write(moving_cart(), 40, 1).await;
+    let everything = Maintenance {
+        now: Timestamp::from_unix_micros(0),
+        marks_before: Timestamp::from_unix_micros(0),
+        journal_before: Timestamp::from_unix_micros(i64::MAX),
+        items_max: 100_000,
+    };
+    shop.target.maintain(everything).await.unwrap();
+    for _ in 0..3 {
+        mover.pass().await.unwrap_err();
+    }
+    let trouble = mover.pass().await.unwrap_err().to_string();
+    assert!(trouble.contains("no longer reaches back"), "{trouble}");
+    let refused = ask(shop.control.as_ref(), &name(), Wish::Rollback).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("has lost its position"), "{refused}");
+    assert_eq!(shop.owner().await, "target");
+    shop.ask(Wish::Complete).await;
+    shop.drive(&mut mover, "completed").await;
+    shop.judge("completed").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_moves_over_the_same_keys_are_refused_until_the_first_has_ended() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let control: Arc<dyn ControlStore> = shop.control.clone();
+    let shards = shop.shards(&Wire::endless());
+    let second = MoveName::new("second").unwrap();
+    let overlapping = async |plan: &Plan| {
+        let refused = start(&control, &shards, &second, plan).await.unwrap_err();
+        let MoveError::Unfit(Unfit::Overlaps { other, phase }) = refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(other, "half-the-carts");
+        assert_eq!(list(control.as_ref()).await.unwrap().len(), 1);
+        phase
+    };
+    // The same again is the same move.
+    start(&control, &shards, &name(), &shop.plan())
+        .await
+        .unwrap();
+    let mut same_name = shop.plan();
+    same_name.scope = slots(3_000, 3_100);
+    let taken = start(&control, &shards, &name(), &same_name).await;
+    assert!(
+        matches!(taken, Err(MoveError::NameTaken { .. })),
+        "{taken:?}"
+    );
+    let mut some = shop.plan();
+    some.scope = slots(2_047, 2_048);
+    assert_eq!(overlapping(&some).await, "planned");
+    let mut mover = shop.mover();
+    shop.cut_over(&mut mover).await;
+    // Settling: the keys are the target's by the map, and still have a way back (W30).
+    let mut back = shop.plan();
+    (back.source, back.target) = (shard("target"), shard("source"));
+    assert_eq!(overlapping(&back).await, "settling");
+    shop.ask(Wish::Complete).await;
+    shop.drive(&mut mover, "completed").await;
+    start(&control, &shards, &second, &back).await.unwrap();
+    assert_eq!(list(control.as_ref()).await.unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_cannot_be_carried_out_is_refused_and_nothing_is_changed() {
+    let shop = Shop::open().await;
+    let control: Arc<dyn ControlStore> = shop.control.clone();
+    let shards = shop.shards(&Wire::endless());
+    let map = shop.map().await;
+    let refused = async |change: &dyn Fn(&mut Plan), expected: &str| {
+        let mut plan = shop.plan();
+        change(&mut plan);
+        let error = start(&control, &shards, &name(), &plan).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert!(list(control.as_ref()).await.unwrap().is_empty());
+        assert_eq!(shop.map().await.generation, map.generation);
+    };
+    refused(&|plan| plan.target = shard("source"), "both source").await;
+    refused(
+        &|plan| plan.target = shard("moon"),
+        "moon is not configured",
+    )
+    .await;
+    let turned = |plan: &mut Plan| (plan.source, plan.target) = (shard("target"), shard("source"));
+    refused(&turned, "not all on target").await;
+    refused(
+        &|plan| plan.scope = Scope::Slots(Vec::new()),
+        "names no keys",
+    )
+    .await;
+    refused(&|plan| plan.freeze_ms_max = 0, "a freeze of 0 ms").await;
+    let range = Scope::Range {
+        from: None,
+        to: None,
+    };
+    refused(&|plan| plan.scope = range.clone(), "not cut by ranges").await;
+    refused(
+        &|plan| plan.collection = Collection::Orders,
+        "has no orders",
+    )
+    .await;
+}
+
+/// The map changed between the start and the first pass: the move ends before it began.
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_fits_no_longer_is_aborted_by_its_mover() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let key = cart_key(moving_cart()).shard_key;
+    let pin = Edit::Pin {
+        key,
+        shard: shard("target"),
+    };
+    let map = shop
+        .map()
+        .await
+        .edited(&[(Collection::Carts, pin)])
+        .unwrap();
+    shop.router.publish(map).await.unwrap();
+    let mut mover = shop.mover();
+    shop.drive(&mut mover, "aborted").await;
+    let Phase::Aborted { why } = shop.state().await.phase else {
+        panic!("it is not aborted");
+    };
+    assert!(why.contains("is pinned inside the scope"), "{why}");
+}

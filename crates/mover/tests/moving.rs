@@ -1,0 +1,223 @@
+//! A move under writers, to its end and back.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use engine_api::{
+    Authority, Engine, EngineError, FenceKind, Revision, World, WriteContext, Writer,
+};
+use mover::{Direction, Pace, Pass, Throttle, Wish, certificate, set_pace, set_throttle};
+use support::{Shop, Wire, keep, line, moving_cart, name, write_one};
+
+#[tokio::test(start_paused = true)]
+async fn a_move_under_writers_keeps_every_acknowledged_write() {
+    for fence in [FenceKind::InStore, FenceKind::ByLease] {
+        let shop = Shop::fenced(fence).await;
+        let other = shop.second_router("other").await;
+        let keeping = keep(&other);
+        let writers = shop.writers();
+        shop.start().await;
+        let mut mover = shop.mover();
+        shop.cut_over(&mut mover).await;
+        assert_eq!(shop.owner().await, "target");
+        let after = shop.ledger.count.load(Ordering::SeqCst);
+        // The other process serves the target as well.
+        write_one(&other, &shop.ledger, moving_cart(), 90, 1).await;
+        shop.write(moving_cart(), 91, 1).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        writers.stop().await;
+        assert!(shop.ledger.count.load(Ordering::SeqCst) > after + 50);
+        shop.judge("after the cutover").await;
+        shop.ask(Wish::Complete).await;
+        shop.drive(&mut mover, "completed").await;
+        shop.judge("completed").await;
+        assert_eq!(mover.pass().await.unwrap(), Pass::Ended);
+        keeping.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_under_writers_keeps_every_acknowledged_write() {
+    for fence in [FenceKind::InStore, FenceKind::ByLease] {
+        let shop = Shop::fenced(fence).await;
+        let writers = shop.writers();
+        shop.start().await;
+        let mut mover = shop.mover();
+        shop.cut_over(&mut mover).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        shop.ask(Wish::Rollback).await;
+        shop.drive(&mut mover, "rolled back").await;
+        assert_eq!(shop.owner().await, "source");
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        writers.stop().await;
+        shop.judge("rolled back").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cutover_and_a_rollback_leave_certificates_that_hold() {
+    let shop = Shop::open().await;
+    let writers = shop.writers();
+    shop.start().await;
+    let mut mover = shop.mover();
+    shop.cut_over(&mut mover).await;
+    let control = shop.control.as_ref();
+    let cutover = certificate(control, &name(), Direction::Cutover).await;
+    let cutover = cutover.unwrap().unwrap();
+    assert!(cutover.verify());
+    let generations = &cutover.content.generations;
+    assert!(generations.barrier < generations.noticed);
+    assert!(generations.noticed < generations.frozen);
+    assert!(generations.frozen < generations.published);
+    assert_eq!(shop.map().await.generation, generations.published);
+    let freeze_ms = cutover.content.freeze_ms.unwrap();
+    assert!(freeze_ms <= 100, "{freeze_ms}");
+    assert_eq!(shop.state().await.shown.freeze_ms, Some(freeze_ms));
+    assert!(cutover.content.records > 0);
+    shop.ask(Wish::Rollback).await;
+    shop.drive(&mut mover, "rolled back").await;
+    let rollback = certificate(control, &name(), Direction::Rollback).await;
+    let rollback = rollback.unwrap().unwrap();
+    assert!(rollback.verify());
+    assert!(rollback.content.generations.published > generations.published);
+    writers.stop().await;
+}
+
+/// W15: the fence in the store stands between a sleeper and the source.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_slept_through_the_cutover_cannot_write_to_the_source() {
+    let shop = Shop::open().await;
+    let sleeper = shop.second_router("sleeper").await;
+    let before = shop.map().await.generation;
+    shop.start().await;
+    let mut mover = shop.mover();
+    shop.cut_over(&mut mover).await;
+    // Its last change was under way all the time, and arrives now.
+    let late = WriteContext {
+        authority: Authority::Router { generation: before },
+        now: shop.world.now(),
+        revision: Revision::at(shop.world.now(), Writer::numbered(9)),
+    };
+    let refused = shop.source.apply(line(moving_cart(), 80, 1), late).await;
+    assert!(
+        matches!(refused, Err(EngineError::Fenced { .. })),
+        "{refused:?}"
+    );
+    // It has no lease any more; with a new one it writes to the target.
+    let keeping = keep(&sleeper);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    write_one(&sleeper, &shop.ledger, moving_cart(), 80, 2).await;
+    shop.judge("the sleeper woke up").await;
+    keeping.abort();
+}
+
+/// W30: the position of the way back was taken before the first write to the target.
+#[tokio::test(start_paused = true)]
+async fn a_write_right_behind_the_cutover_is_carried_back() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut mover = shop.mover_over(&wire);
+    shop.drive(&mut mover, "ready").await;
+    let at = match feed::progress(shop.control.as_ref(), &name().back_feed()).await {
+        Ok(Some(progress)) => progress.phase,
+        other => panic!("there is no way back: {other:?}"),
+    };
+    assert!(matches!(at, feed::Phase::Following { .. }), "{at:?}");
+    shop.ask(Wish::Cutover).await;
+    // The keys are the target's, and the mover has not said so yet.
+    let (router, ledger) = (shop.router.clone(), shop.ledger.clone());
+    wire.before(
+        "control.set.certificate-half-the-carts-cutover",
+        || async move {
+            tokio::time::sleep(Duration::from_millis(40)).await;
+            write_one(&router, &ledger, moving_cart(), 70, 5).await;
+        },
+    );
+    shop.drive(&mut mover, "settling").await;
+    shop.ask(Wish::Rollback).await;
+    shop.drive(&mut mover, "rolled back").await;
+    shop.judge("it came back").await;
+}
+
+/// W30, the other way round: the drain waits for what was written just before the freeze.
+#[tokio::test(start_paused = true)]
+async fn what_was_written_just_before_the_freeze_arrives_before_the_cutover() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut mover = shop.mover_over(&wire);
+    shop.drive(&mut mover, "ready").await;
+    shop.ask(Wish::Cutover).await;
+    shop.drive(&mut mover, "noticed").await;
+    let (router, ledger) = (shop.router.clone(), shop.ledger.clone());
+    // Between the last pass of the copy and the freeze.
+    wire.before("control.set.move-half-the-carts", || async move {
+        for cart in 0..support::CARTS {
+            write_one(&router, &ledger, cart, 60, 6).await;
+        }
+    });
+    shop.drive(&mut mover, "settling").await;
+    assert_eq!(shop.state().await.given_up, None, "at the first attempt");
+    shop.judge("drained").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_throttle_holds_and_may_be_changed_while_the_copy_runs() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let throttle = Throttle {
+        records_per_second_max: Some(1),
+        reason: "the sale begins at nine".to_owned(),
+    };
+    let control = shop.control.as_ref();
+    set_throttle(control, &name(), throttle).await.unwrap();
+    let mut mover = shop.mover();
+    let began = tokio::time::Instant::now();
+    shop.drive(&mut mover, "catching up").await;
+    let records = shop.state().await.shown.records_copied;
+    assert!(records >= 3, "{records}");
+    let least = Duration::from_millis(1_000 * (records - 1));
+    assert!(began.elapsed() >= least, "{:?}", began.elapsed());
+    set_throttle(control, &name(), Throttle::default())
+        .await
+        .unwrap();
+    let began = tokio::time::Instant::now();
+    shop.drive(&mut mover, "ready").await;
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_move_copies_nothing_and_goes_on_when_it_is_told_to() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let control = shop.control.as_ref();
+    set_pace(control, &name(), Pace::Paused).await.unwrap();
+    let mut mover = shop.mover();
+    for _ in 0..200 {
+        assert!(matches!(mover.pass().await, Ok(Pass::Waiting { .. })));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(shop.phase().await, "planned");
+    set_pace(control, &name(), Pace::Running).await.unwrap();
+    shop.drive(&mut mover, "ready").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_aborted_move_changes_nothing_for_shoppers() {
+    let shop = Shop::open().await;
+    let writers = shop.writers();
+    shop.start().await;
+    let mut mover = shop.mover();
+    shop.drive(&mut mover, "ready").await;
+    shop.ask(Wish::Abort).await;
+    shop.drive(&mut mover, "aborted").await;
+    assert_eq!(shop.owner().await, "source");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    writers.stop().await;
+    shop.judge("aborted").await;
+}
