@@ -21,6 +21,9 @@ pub struct Limits {
     pub freeze_poll_ms: u64,
     /// How often one map is made anew because others published first.
     pub publish_attempts_max: u32,
+    /// Records that may be on their way when a cutover begins; each is read on both
+    /// sides behind the freeze.
+    pub open_records_max: usize,
     /// Differences that are shown by name.
     pub differences_shown_max: usize,
 }
@@ -43,6 +46,7 @@ impl Default for Limits {
             take_over_ms: 10_000,
             freeze_poll_ms: 5,
             publish_attempts_max: 8,
+            open_records_max: 64,
             differences_shown_max: 20,
         }
     }
@@ -50,7 +54,7 @@ impl Default for Limits {
 
 impl Limits {
     pub fn check(&self) -> Result<(), LimitsError> {
-        let shown = u64::try_from(self.differences_shown_max).unwrap_or(u64::MAX);
+        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let bounds = [
             ("poll_ms", self.poll_ms, 1, self.retry_ms_max),
             ("retry_ms_max", self.retry_ms_max, 1, DURATION_MS_MAX),
@@ -64,7 +68,13 @@ impl Limits {
                 1,
                 1_000,
             ),
-            ("differences_shown_max", shown, 1, 1_000),
+            ("open_records_max", count(self.open_records_max), 1, 100_000),
+            (
+                "differences_shown_max",
+                count(self.differences_shown_max),
+                1,
+                1_000,
+            ),
         ];
         match bounds
             .into_iter()

@@ -10,8 +10,10 @@ use std::time::Duration;
 use engine_api::{
     Authority, Engine, EngineError, FenceKind, Revision, World, WriteContext, Writer,
 };
-use mover::{Direction, Pace, Pass, Throttle, Wish, certificate, set_pace, set_throttle};
-use support::{Shop, Wire, keep, line, moving_cart, name, write_one};
+use layout::Scope;
+use mover::{Direction, Pace, Pass, Plan, Throttle, Wish, certificate, set_pace, set_throttle};
+use router::{Cut, RangeStart};
+use support::{CARTS, Shop, Wire, cart_key, keep, line, moving_cart, name, shard, write_one};
 
 #[tokio::test(start_paused = true)]
 async fn a_move_under_writers_keeps_every_acknowledged_write() {
@@ -55,6 +57,61 @@ async fn a_rollback_under_writers_keeps_every_acknowledged_write() {
         tokio::time::sleep(Duration::from_millis(300)).await;
         writers.stop().await;
         shop.judge("rolled back").await;
+    }
+}
+
+/// All of a collection, a range of it, single keys: there and back.
+#[tokio::test(start_paused = true)]
+async fn every_kind_of_scope_is_moved_and_brought_back() {
+    let key = |cart: u64| cart_key(cart).shard_key;
+    let ranges = || {
+        let range = |from: Option<u64>| RangeStart {
+            from: from.map(key),
+            shard: shard("source"),
+        };
+        Cut::Ranges(vec![range(None), range(Some(5))])
+    };
+    let slots = || Cut::even_slots(&[shard("source")]);
+    // By text: cart-10, cart-11, cart-2, … cart-6.
+    let (low, high) = (Some(key(10)), Some(key(7)));
+    let range = Scope::Range {
+        from: low,
+        to: high,
+    };
+    for (cut, scope, moved, stays) in [
+        (slots(), Scope::All, vec![0, 5, 11], vec![]),
+        (ranges(), Scope::All, vec![0, 5, 11], vec![]),
+        (
+            slots(),
+            Scope::Keys(vec![key(3), key(4)]),
+            vec![3, 4],
+            vec![2, 5],
+        ),
+        (ranges(), Scope::Keys(vec![key(3)]), vec![3], vec![4]),
+        (ranges(), range, vec![10, 2, 6], vec![0, 1, 7, 9]),
+    ] {
+        let shop = Shop::with(FenceKind::InStore, cut).await;
+        let writers = shop.writers();
+        let story = format!("{scope:?}");
+        shop.start_with(Plan {
+            scope,
+            ..shop.plan()
+        })
+        .await;
+        let mut mover = shop.mover();
+        shop.cut_over(&mut mover).await;
+        let map = shop.map().await;
+        let owner = |cart: &u64| map.owner(&cart_key(*cart)).unwrap().to_string();
+        assert!(moved.iter().all(|it| owner(it) == "target"), "{story}");
+        assert!(stays.iter().all(|it| owner(it) == "source"), "{story}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        shop.ask(Wish::Rollback).await;
+        shop.drive(&mut mover, "rolled back").await;
+        let map = shop.map().await;
+        let all_back = (0..CARTS).all(|it| map.owner(&cart_key(it)).unwrap().as_str() == "source");
+        assert!(all_back, "{story}");
+        writers.stop().await;
+        shop.judge(&story).await;
     }
 }
 

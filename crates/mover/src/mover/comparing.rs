@@ -13,9 +13,9 @@ use crate::error::MoveError;
 use crate::phase::{Event, Way};
 use crate::wish::Wish;
 
-/// Records that may be on their way when a cutover begins; each is read on both sides
-/// behind the freeze.
-const OPEN_MAX: usize = 64;
+/// Passes of the verifier in one pass of the mover, while too many records are open: the
+/// copy brings more over in one pass than the verifier looks at.
+const COMPARE_PASSES_MAX: u32 = 16;
 
 /// A verification in one direction. It is begun anew by whoever takes the move over.
 pub(super) struct Comparing {
@@ -59,7 +59,7 @@ impl Comparing {
         &mut self,
         pass: verifier::Pass,
         now: Duration,
-        limits: &verifier::Limits,
+        (lag_ms_max, open_records_max): (u64, usize),
     ) -> Compared {
         let count = self.verifier.differences().len();
         if count > 0 {
@@ -73,9 +73,9 @@ impl Comparing {
         }
         // What differed all that time would have its name by now.
         let since = *self.watching_since.get_or_insert(now);
-        let lag_max = Duration::from_millis(limits.lag_ms_max);
+        let lag_max = Duration::from_millis(lag_ms_max);
         let patience_is_over = now.saturating_sub(since) > lag_max;
-        match patience_is_over && self.verifier.open() <= OPEN_MAX {
+        match patience_is_over && self.verifier.open() <= open_records_max {
             true => Compared::Same,
             false => Compared::Open {
                 rest: Rest::Suspects,
@@ -140,19 +140,34 @@ impl Runner<'_> {
             },
         };
         // Dropped before the last line, the comparison is begun anew.
-        let compared = match comparing.verifier.pass().await {
-            Ok(pass) => {
-                let (now, limits) = (self.config.world.elapsed(), &self.config.verifier_limits);
-                Ok(comparing.judge(pass, now, limits))
-            }
-            // What changed meanwhile is not known any more (W28).
-            Err(VerifyError::PositionLost { .. }) => {
-                return Ok(Compared::Open { rest: Rest::Scans });
-            }
-            Err(error) => Err(error.into()),
-        };
+        let compared = self.compare_on(&mut comparing).await;
+        // What changed meanwhile is not known any more (W28).
+        if let Err(VerifyError::PositionLost { .. }) = compared {
+            return Ok(Compared::Open { rest: Rest::Scans });
+        }
         self.work.comparing = Some(comparing);
-        compared
+        Ok(compared?)
+    }
+
+    async fn compare_on(&self, comparing: &mut Comparing) -> Result<Compared, VerifyError> {
+        let open_records_max = self.config.limits.open_records_max;
+        let bounds = (self.config.verifier_limits.lag_ms_max, open_records_max);
+        let mut passes = 0;
+        loop {
+            let pass = comparing.verifier.pass().await?;
+            let compared = comparing.judge(pass, self.config.world.elapsed(), bounds);
+            passes += 1;
+            let is_open = matches!(
+                compared,
+                Compared::Open {
+                    rest: Rest::Suspects
+                }
+            );
+            let too_many = is_open && comparing.verifier.open() > open_records_max;
+            if !too_many || passes >= COMPARE_PASSES_MAX {
+                return Ok(compared);
+            }
+        }
     }
 
     async fn begin_verifier(&self, direction: Direction) -> Result<Verifier, MoveError> {

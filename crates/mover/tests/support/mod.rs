@@ -24,7 +24,7 @@ use mover::{
     status,
 };
 use router::{
-    CollectionMap, Map, MapKeeper, MapView, ProcessName, Router, RouterConfig, ShardName,
+    CollectionMap, Cut, Map, MapKeeper, MapView, ProcessName, Router, RouterConfig, ShardName,
 };
 use tokio::task::JoinHandle;
 
@@ -92,8 +92,12 @@ impl Shop {
     }
 
     pub async fn fenced(fence: FenceKind) -> Shop {
+        Shop::with(fence, Cut::even_slots(&[shard("source")])).await
+    }
+
+    pub async fn with(fence: FenceKind, cut: Cut) -> Shop {
         let control: Arc<MemoryEngine> = Arc::default();
-        let map = CollectionMap::on_one_shard("memory", vec![Field::CartId], shard("source"));
+        let map = CollectionMap::cut_by("memory", vec![Field::CartId], cut);
         let map = Map::first(BTreeMap::from([(Collection::Carts, map)]));
         MapKeeper::new(control.clone()).publish(&map).await.unwrap();
         let world = Arc::new(StillWorld {
