@@ -13,8 +13,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use engine_api::{Generation, Position};
 use judge::server::ServerProcess;
 use judge::shop::disturbed::{self, Fleet, Plan};
+use layout::{Collection, Scope};
+use mover::{Certificate, Content, Direction, Generations, MoveName};
+use router::ShardName;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::{is_one_sentence, is_refused};
@@ -36,7 +40,7 @@ const HALF: &str = "0-1023";
 
 #[test]
 fn keys_go_there_and_back_and_there_again_while_shoppers_buy() {
-    let Some(place) = Place::start() else {
+    let Some(place) = Place::start(PROCESSES) else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -61,6 +65,41 @@ fn keys_go_there_and_back_and_there_again_while_shoppers_buy() {
     }
 }
 
+#[test]
+fn a_process_that_ends_lets_its_moves_go_and_the_next_goes_on() {
+    let Some(mut place) = Place::start(1) else {
+        return;
+    };
+    let named = |what| ["move", what, "--name", "carts-1"];
+    place.succeeds(&carts("start", "carts-1")).unwrap();
+    let held = |status: &Value| status["held"] == true && status["term"] == 1;
+    place.wait_until("carts-1", held).unwrap();
+    let throttle = [&named("throttle")[..], &["--records-per-s", "50"]].concat();
+    place.succeeds(&throttle).unwrap();
+    place.succeeds(&named("pause")).unwrap();
+    let shown = place.succeeds(&named("status")).unwrap();
+    for text in ["paused", "50 records a second", "a process, under term 1"] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    place.end_one(0).unwrap();
+    let status = place.status("carts-1").unwrap();
+    assert_eq!(status["held"], false, "{status:#}");
+    place.start_one(0).unwrap();
+    place
+        .wait_until("carts-1", |status| status["term"] == 2)
+        .unwrap();
+    place.succeeds(&named("resume")).unwrap();
+    place.succeeds(&named("abort")).unwrap();
+    let aborted = |status: &Value| status["phase"] == "aborted" && status["ended"] == true;
+    place.wait_until("carts-1", aborted).unwrap();
+    let listed = place.succeeds(&["move", "list"]).unwrap();
+    assert!(listed.contains("aborted"), "{listed}");
+    let none = named("certificate");
+    place
+        .is_refused(&none, "carts-1 has no certificate", "has not cut over")
+        .unwrap();
+}
+
 /// `mongo-sharded` over two replica sets, and two processes.
 struct Place {
     _sets: [MongoSet; 2],
@@ -71,7 +110,7 @@ struct Place {
 }
 
 impl Place {
-    fn start() -> Option<Place> {
+    fn start(processes: usize) -> Option<Place> {
         let label = "second".parse().unwrap();
         let first = required_or_skip(testbed::mongo(Members::One), "MongoDB")?;
         let second = required_or_skip(testbed::mongo_labelled(Members::One, &label), "MongoDB")?;
@@ -91,7 +130,7 @@ impl Place {
             members: Vec::new(),
             began: Instant::now(),
         };
-        for number in 0..PROCESSES {
+        for number in 0..processes {
             let any = "127.0.0.1:0".parse().unwrap();
             let process = ServerProcess::start(place.serving(number, any)).unwrap();
             place.members.push((process.address(), Some(process)));
@@ -160,15 +199,29 @@ impl Place {
         }
     }
 
-    /// The other process has to go on with what this one had.
-    fn restart_one(&mut self, number: usize) -> anyhow::Result<()> {
-        let (address, process) = &mut self.members[number];
-        let (address, process) = (*address, process.take().context("it serves")?);
+    fn wait_until(&self, name: &str, reached: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
+        let began = Instant::now();
+        loop {
+            let status = self.status(name)?;
+            if reached(&status) {
+                return Ok(());
+            }
+            ensure!(began.elapsed() < PATIENCE, "{name} stands: {status:#}");
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn end_one(&mut self, number: usize) -> anyhow::Result<()> {
+        let process = self.members[number].1.take().context("it serves")?;
         let pid = Pid::from_raw(i32::try_from(process.id())?).context("a process has a number")?;
         kill_process(pid, Signal::TERM)?;
-        process.wait()?;
-        self.members[number].1 = Some(ServerProcess::start(self.serving(number, address))?);
-        self.say(&format!("process {number} was ended and serves again"));
+        process.wait()
+    }
+
+    fn start_one(&mut self, number: usize) -> anyhow::Result<()> {
+        let process = ServerProcess::start(self.serving(number, self.members[number].0))?;
+        self.members[number].1 = Some(process);
+        self.say(&format!("process {number} serves again"));
         Ok(())
     }
 
@@ -241,7 +294,9 @@ impl Place {
     fn there_for_good(&mut self) -> anyhow::Result<()> {
         self.succeeds(&carts("start", "carts-2"))?;
         self.succeeds(&moving("start", "orders-1", "orders"))?;
-        self.restart_one(0)?;
+        // The other process has to go on with what this one had.
+        self.end_one(0)?;
+        self.start_one(0)?;
         self.bring("carts-2", "cutover", "ready", "settling")?;
         self.bring("orders-1", "cutover", "ready", "settling")?;
         for name in ["carts-2", "orders-1"] {
@@ -280,11 +335,7 @@ impl Fleet for Place {
         for number in 0..self.members.len() {
             self.members[number].1 = None;
         }
-        for number in 0..self.members.len() {
-            let process = ServerProcess::start(self.serving(number, self.members[number].0));
-            self.members[number].1 = Some(process?);
-        }
-        Ok(())
+        (0..self.members.len()).try_for_each(|number| self.start_one(number))
     }
 }
 
@@ -361,4 +412,51 @@ fn a_move_that_makes_no_sense_gets_one_sentence_before_anything_is_asked() {
     );
     is_refused(folder.path(), &["move", "certificate"], "--name", "--help");
     assert!(!folder.path().join("caravan-data").exists());
+}
+
+#[test]
+fn a_certificate_that_was_changed_is_told_by_the_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let shard = |name| ShardName::new(name).unwrap();
+    let certificate = Certificate::of(Content {
+        name: MoveName::new("carts-1").unwrap(),
+        direction: Direction::Cutover,
+        term: 3,
+        plan: mover::Plan {
+            collection: Collection::Carts,
+            scope: Scope::All,
+            source: shard("shard-1"),
+            target: shard("shard-2"),
+            freeze_ms_max: 100,
+        },
+        generations: Generations {
+            barrier: Generation(2),
+            noticed: Generation(3),
+            frozen: Generation(4),
+            published: Generation(5),
+        },
+        seal: Position(vec![1]),
+        back_from: Position(vec![2]),
+        records: 10,
+        left_root: "0a".into(),
+        entered_root: "0a".into(),
+        looked_again: 4,
+        freeze_ms: Some(12),
+        frozen_at_unix_us: 100,
+        proven_at_unix_us: 200,
+    });
+    let check = |text: String, exit: i32, said: &str| {
+        std::fs::write(folder.path().join("kept.json"), text).unwrap();
+        let arguments = ["move", "certificate", "--verify", "--file", "kept.json"];
+        let output = support::caravan(folder.path(), &arguments);
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8(told).unwrap();
+        assert_eq!(output.status.code(), Some(exit), "{told}");
+        assert!(told.contains(said), "{told}");
+    };
+    let kept = serde_json::to_string(&certificate).unwrap();
+    check(kept.clone(), 0, "nothing was changed");
+    let changed = kept.replace("\"freeze_ms\":12", "\"freeze_ms\":11");
+    check(changed, 1, "A FIELD WAS CHANGED");
+    check("{}".to_owned(), 2, "kept.json is no certificate");
 }
