@@ -71,7 +71,10 @@ fn a_process_that_ends_lets_its_moves_go_and_the_next_goes_on() {
         return;
     };
     let named = |what| ["move", what, "--name", "carts-1"];
-    place.succeeds(&carts("start", "carts-1")).unwrap();
+    // No cutover is as short as this.
+    let mut hasty = carts("start", "carts-1");
+    *hasty.last_mut().unwrap() = "1";
+    place.succeeds(&hasty).unwrap();
     let held = |status: &Value| status["held"] == true && status["term"] == 1;
     place.wait_until("carts-1", held).unwrap();
     let throttle = [&named("throttle")[..], &["--records-per-s", "50"]].concat();
@@ -84,11 +87,23 @@ fn a_process_that_ends_lets_its_moves_go_and_the_next_goes_on() {
     place.end_one(0).unwrap();
     let status = place.status("carts-1").unwrap();
     assert_eq!(status["held"], false, "{status:#}");
+    place.refuses_what_comes_too_early_or_twice().unwrap();
     place.start_one(0).unwrap();
     place
         .wait_until("carts-1", |status| status["term"] == 2)
         .unwrap();
     place.succeeds(&named("resume")).unwrap();
+    place
+        .wait_until("carts-1", |status| status["phase"] == "ready")
+        .unwrap();
+    place.succeeds(&named("cutover")).unwrap();
+    place
+        .wait_until("carts-1", |status| !status["given_up"].is_null())
+        .unwrap();
+    let shown = place.succeeds(&named("status")).unwrap();
+    let given_up = shown.lines().find(|line| line.starts_with("given up"));
+    assert!(given_up.unwrap().contains("frozen for"), "{shown}");
+    assert!(shown.contains("served by     shard-1"), "{shown}");
     place.succeeds(&named("abort")).unwrap();
     let aborted = |status: &Value| status["phase"] == "aborted" && status["ended"] == true;
     place.wait_until("carts-1", aborted).unwrap();
@@ -251,14 +266,6 @@ impl Place {
             "a plan changes nothing"
         );
         self.succeeds(&carts("start", "carts-1"))?;
-        let early = ["move", "cutover", "--name", "carts-1"];
-        self.is_refused(&early, "carts-1 cannot be cut over now", "is not ready")?;
-        for what in ["plan", "start"] {
-            let second = carts(what, "carts-other");
-            self.is_refused(&second, "move carts-1 has some of the keys", "abort it")?;
-        }
-        let nobody = ["move", "status", "--name", "carts-9"];
-        self.is_refused(&nobody, "there is no move carts-9", "start it first")?;
         self.bring("carts-1", "cutover", "ready", "settling")?;
         self.certificate_holds_until_it_is_changed("carts-1")?;
         self.bring("carts-1", "rollback", "settling", "rolled back")?;
@@ -271,6 +278,26 @@ impl Place {
             "carts-1",
         ])?;
         Ok(())
+    }
+
+    /// While nobody serves, so that nothing gets on meanwhile.
+    fn refuses_what_comes_too_early_or_twice(&self) -> anyhow::Result<()> {
+        self.succeeds(&moving("start", "orders-1", "orders"))?;
+        let early = |wish| ["move", wish, "--name", "orders-1"];
+        let refused = "orders-1 cannot be cut over now";
+        self.is_refused(&early("cutover"), refused, "is not ready")?;
+        for wish in ["rollback", "complete"] {
+            self.is_refused(&early(wish), "has not cut over yet", "abort it")?;
+        }
+        for what in ["plan", "start"] {
+            let second = moving(what, "orders-2", "orders");
+            self.is_refused(&second, "move orders-1 has some of the keys", "abort it")?;
+        }
+        let mut other_keys = moving("start", "orders-1", "orders");
+        other_keys[7] = "5";
+        self.is_refused(&other_keys, "there was a move orders-1", "another name")?;
+        let nobody = ["move", "status", "--name", "carts-9"];
+        self.is_refused(&nobody, "there is no move carts-9", "start it first")
     }
 
     fn certificate_holds_until_it_is_changed(&self, name: &str) -> anyhow::Result<()> {
