@@ -1,11 +1,15 @@
 //! What can be typed behind `caravan`, and the help that explains it.
 
+mod moves;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use layout::Load;
 use layout::schema::Part;
 use shop_service::{Place, ReconcileLimits};
+
+pub use moves::{CertificateArguments, MoveCommand, Moved, NamedMove};
 
 /// Keeps an online shop's carts, orders, products and sessions, and moves them
 /// while shoppers keep buying.
@@ -89,6 +93,9 @@ pub enum Command {
     /// Look at the map: which shard serves which keys, and which processes have leases
     #[command(subcommand)]
     Map(MapCommand),
+    /// Move keys from one shard to another while shoppers keep buying
+    #[command(subcommand)]
+    Move(MoveCommand),
     /// Look at every record, mend what crashes left half-done, and name what only people can decide
     #[command(after_help = RECONCILE_EXAMPLES)]
     Reconcile(ReconcileArguments),
@@ -255,7 +262,7 @@ pub struct PlaceArguments {
     /// A layout file, whose shop may be open
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     pub layout: Option<String>,
-    /// Where a shard of the layout is; only the one that keeps the map is asked
+    /// Where a shard of the layout is; only those that are needed are asked
     #[arg(long, value_name = "SHARD=ADDRESS")]
     pub address: Vec<String>,
 }

@@ -29,6 +29,8 @@ mod layout_command;
 
 mod map_command;
 
+mod move_command;
+
 mod history_command;
 
 mod reconcile_command;
@@ -76,6 +78,7 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::Reconcile(wish) => {
             return reconcile_command::run(&Config::load(&wish.settings())?, &wish, out);
         }
+        Command::Move(command) => return move_command::run(&command, out),
         Command::Serve { sample, settings } => {
             let filling = if sample {
                 serve::Filling::Sample

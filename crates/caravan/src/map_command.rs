@@ -54,7 +54,7 @@ pub fn watch(config: &Config, out: &mut dyn Write) -> Result<()> {
     })
 }
 
-async fn standing(control: &Arc<dyn ControlStore>) -> Result<Arc<Map>> {
+pub async fn standing(control: &Arc<dyn ControlStore>) -> Result<Arc<Map>> {
     let map = MapKeeper::new(control.clone()).load().await?;
     map.ok_or_else(|| anyhow!("there is no map yet: open the shop with caravan serve"))
 }
@@ -122,7 +122,7 @@ fn describe(map: &Map) -> String {
 }
 
 /// What the cut says, then what overrides it.
-fn pieces(map: &CollectionMap) -> Vec<(String, String)> {
+pub fn pieces(map: &CollectionMap) -> Vec<(String, String)> {
     let mut pieces: Vec<(String, String)> = match &map.cut {
         Cut::Slots(runs) => runs
             .iter()
@@ -151,7 +151,7 @@ fn pieces(map: &CollectionMap) -> Vec<(String, String)> {
     pieces
 }
 
-fn scope_text(scope: &Scope) -> String {
+pub fn scope_text(scope: &Scope) -> String {
     match scope {
         Scope::All => "all keys".to_owned(),
         Scope::Slots(ranges) => {

@@ -1,7 +1,8 @@
-//! What Prometheus reads about engines, sweeper, upkeep, search and the order history. The figures of
+//! What Prometheus reads about engines, sweeper, upkeep, search, the order history and moves. The figures of
 //! HTTP and of the router are registered where they are counted.
 
 mod history;
+mod moves;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use router::ShardName;
 use search::{Counts, ProductIndex};
 
 use crate::metered::{BOUNDS_US, Metered};
+
+pub use moves::MoveFigures;
 
 /// Counted by the tasks beside the requests.
 #[derive(Debug, Default)]
@@ -40,6 +43,7 @@ pub struct Figures {
     pub index: Arc<ProductIndex>,
     /// What feeds the order history, by the shard that it comes from.
     pub history: Vec<(ShardName, Arc<FeedCounts>)>,
+    pub moves: Arc<MoveFigures>,
     pub world: Arc<dyn World>,
 }
 
@@ -66,6 +70,7 @@ impl Collector for Figures {
         self.encode_embedded(&mut encoder)?;
         self.encode_tasks(&mut encoder)?;
         self.encode_search(&mut encoder)?;
+        self.moves.encode(&mut encoder)?;
         history::encode(&self.history, self.world.as_ref(), &mut encoder)
     }
 }

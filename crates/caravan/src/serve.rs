@@ -3,7 +3,7 @@
 //! ```text
 //!   signals ──▶ stop ──────────────┬──────────────┬───────────────┐
 //!                                  ▼              ▼               ▼
-//!   listener ─▶ http-api ─▶ shop ─▶ router ─▶ engines ◀── sweeper, upkeep, history
+//!   listener ─▶ http-api ─▶ shop ─▶ router ─▶ engines ◀── sweeper, upkeep, history, moves
 //!                   └────▶ search index ◀── follower ◀── journals
 //! ```
 //!
@@ -13,6 +13,8 @@
 pub mod signals;
 
 mod tasks;
+
+mod moves;
 
 mod upkeep;
 
@@ -31,9 +33,10 @@ use tokio::net::TcpListener;
 
 use crate::config::Config;
 use crate::logging;
-use crate::metrics::{Figures, TaskCounts};
+use crate::metrics::{Figures, MoveFigures, TaskCounts};
 use crate::sample::{Presence, Sample};
 use crate::shards::Shards;
+use moves::Moves;
 use signals::Stop;
 use tasks::Tasks;
 
@@ -118,6 +121,7 @@ async fn serve(
         world.clone(),
     );
     let counts = Arc::new(TaskCounts::default());
+    let move_figures = Arc::new(MoveFigures::default());
     let app = App::new(AppConfig {
         shop: shop.clone(),
         search: Some(Arc::new(Names(index.clone()))),
@@ -137,6 +141,7 @@ async fn serve(
                 .iter()
                 .map(|(shard, feed)| (shard.clone(), feed.counts()))
                 .collect(),
+            moves: move_figures.clone(),
             world: world.clone(),
         }),
     })?;
@@ -147,6 +152,10 @@ async fn serve(
     tasks.spawn(tasks::sweep(shop, counts.clone()));
     for (_, feed) in feeds {
         tasks.feed(feed);
+    }
+    // Nobody can ask for a move of a directory while this process has it open.
+    if config.layout.is_some() {
+        tasks.moves(Moves::new(config, shards, world.clone(), move_figures));
     }
     let upkeep = config.upkeep.clone();
     tasks.spawn(tasks::maintain(shards.engines(), world, upkeep, counts));

@@ -97,6 +97,16 @@ impl Shards {
         }
     }
 
+    /// The control store and two shards of a layout, to judge a move between them; no lease is taken.
+    pub async fn for_a_move(
+        config: &Config,
+        between: [&ShardName; 2],
+    ) -> Result<(Arc<dyn ControlStore>, BTreeMap<ShardName, Arc<dyn Engine>>)> {
+        let file = config.layout.as_deref();
+        let file = file.context("a move is judged on a layout: name one with --layout FILE")?;
+        deployed::open_between(config, file, between).await
+    }
+
     /// Opens a directory that has a map already; makes nothing.
     pub async fn open_existing(directory: &Path) -> Result<Shards> {
         let shown = directory.display();

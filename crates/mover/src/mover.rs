@@ -38,6 +38,8 @@ use comparing::Comparing;
 const UPDATE_ATTEMPTS_MAX: u32 = 16;
 /// How often a term is claimed again above one that an engine has met.
 const CLAIM_ATTEMPTS_MAX: u32 = 4;
+/// How often a move is let go again because its record was changed in between.
+const RELEASE_ATTEMPTS_MAX: u32 = 4;
 
 #[derive(Clone, Debug)]
 pub struct MoverConfig {
@@ -172,8 +174,24 @@ impl Mover {
                 () = world.sleep(Duration::from_millis(pause_ms)) => {}
             }
         }
-        if let Standing::Holding(work) = &self.standing {
-            self.tenure.release(&work.held).await;
+        if let Standing::Holding(_) = &self.standing {
+            self.let_go().await;
+        }
+    }
+
+    /// Lets the next process begin at once. The record may have changed since the last
+    /// look: an operator amended it, or a save that was cut off has landed.
+    async fn let_go(&self) {
+        for _ in 0..RELEASE_ATTEMPTS_MAX {
+            match self.tenure.look().await {
+                Ok(Found::Own(held)) => self.tenure.release(&held).await,
+                Ok(Found::Nobody | Found::Other(_)) => return,
+                Err(error) => {
+                    let name = self.config.name.as_str();
+                    tracing::warn!(name, %error, "a move could not be let go: others take it over later");
+                    return;
+                }
+            }
         }
     }
 

@@ -79,13 +79,52 @@ pub async fn start(
     })
 }
 
+/// Refuses what `start` would refuse, and changes nothing.
+pub async fn check(
+    control: &Arc<dyn ControlStore>,
+    shards: &Shards,
+    name: &MoveName,
+    plan: &Plan,
+) -> Result<(), MoveError> {
+    let map = MapKeeper::new(control.clone()).load().await?;
+    let map = map.ok_or(MoveError::NoMap)?;
+    let control = control.as_ref();
+    let (registry, _) = load(control).await?;
+    match registry.moves.iter().find(|other| other.name == *name) {
+        Some(known) if known.plan == *plan => return Ok(()),
+        Some(_) => {
+            let name = name.to_string();
+            return Err(MoveError::NameTaken { name });
+        }
+        // Its record outlives its place in the list.
+        None if record_of(control, name).await?.is_some() => {
+            let name = name.to_string();
+            return Err(MoveError::NameTaken { name });
+        }
+        None => {}
+    }
+    preflight(plan, &map, shards).await?;
+    registry.with(control, name, plan).await?;
+    Ok(())
+}
+
 /// Every move with its record, oldest first; without one it was never begun.
 pub async fn list(
     control: &dyn ControlStore,
 ) -> Result<Vec<(MoveName, Option<Tenured<MoveState>>)>, MoveError> {
+    list_unless(control, |_| false).await
+}
+
+/// The same without some of them, whose records are not read: who looks every second
+/// leaves out what it knows to have ended. Names are never used twice.
+pub async fn list_unless(
+    control: &dyn ControlStore,
+    left_out: impl Fn(&MoveName) -> bool,
+) -> Result<Vec<(MoveName, Option<Tenured<MoveState>>)>, MoveError> {
     let (registry, _) = load(control).await?;
     let mut moves = Vec::with_capacity(registry.moves.len());
-    for registered in registry.moves {
+    let registered = registry.moves.into_iter();
+    for registered in registered.filter(|registered| !left_out(&registered.name)) {
         let record = record_of(control, &registered.name).await?;
         moves.push((registered.name, record));
     }

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use engine_api::{ControlStore, Engine, Maintenance, Timestamp};
 use layout::{Collection, Scope};
-use mover::{MoveError, MoveName, Mover, Phase, Plan, Unfit, Wish, ask, list, start};
+use mover::{
+    MoveError, MoveName, Mover, Pace, Phase, Plan, Unfit, Wish, ask, check, list, list_unless,
+    set_pace, start, status,
+};
 use router::Edit;
 use support::{Shop, Wire, cart_key, keep, moving_cart, name, shard, slots};
 
@@ -232,6 +235,9 @@ async fn two_moves_over_the_same_keys_are_refused_until_the_first_has_ended() {
     let second = MoveName::new("second").unwrap();
     let overlapping = async |plan: &Plan| {
         let refused = start(&control, &shards, &second, plan).await.unwrap_err();
+        // Whoever only asks is told the same.
+        let told = check(&control, &shards, &second, plan).await;
+        assert_eq!(told, Err(refused.clone()));
         let MoveError::Unfit(Unfit::Overlaps { other, phase }) = refused else {
             panic!("{refused}");
         };
@@ -261,8 +267,13 @@ async fn two_moves_over_the_same_keys_are_refused_until_the_first_has_ended() {
     assert_eq!(overlapping(&back).await, "settling");
     shop.ask(Wish::Complete).await;
     shop.drive(&mut mover, "completed").await;
+    check(&control, &shards, &second, &back).await.unwrap();
+    assert_eq!(list(control.as_ref()).await.unwrap().len(), 1);
     start(&control, &shards, &second, &back).await.unwrap();
     assert_eq!(list(control.as_ref()).await.unwrap().len(), 2);
+    let rest = list_unless(control.as_ref(), |other| *other == name()).await;
+    let rest: Vec<MoveName> = rest.unwrap().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(rest, [second]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,4 +338,20 @@ async fn a_plan_that_fits_no_longer_is_aborted_by_its_mover() {
         panic!("it is not aborted");
     };
     assert!(why.contains("is pinned inside the scope"), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mover_that_ends_lets_go_of_a_record_that_was_changed_since_it_looked() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let control = shop.control.as_ref();
+    let mut mover = shop.mover();
+    mover.pass().await.unwrap();
+    let taken = status(control, &name()).await.unwrap();
+    assert!(taken.holder.is_some(), "{taken:?}");
+    set_pace(control, &name(), Pace::Paused).await.unwrap();
+    mover.run(std::future::ready(())).await;
+    let left = status(control, &name()).await.unwrap();
+    assert_eq!((left.holder, left.term), (None, taken.term));
+    assert_eq!(left.state.pace, Pace::Paused, "what was asked for stays");
 }

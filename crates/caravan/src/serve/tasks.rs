@@ -1,4 +1,4 @@
-//! What runs beside the requests until the shop closes: sweeper, upkeep, follower, feeds.
+//! What runs beside the requests until the shop closes: sweeper, upkeep, follower, feeds, moves.
 //!
 //! Each may be dropped at any `.await`: what it began is taken up by the next start.
 
@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::moves::Moves;
 use super::upkeep::{self, Upkeep};
 use crate::metrics::TaskCounts;
 
@@ -66,6 +67,12 @@ impl Tasks {
     pub fn feed(&mut self, feed: Feed) {
         let stopped = stopped_by(self.stop.subscribe());
         self.running.spawn(feed.run(stopped));
+    }
+
+    /// Runs until the shop closes, and lets another process go on with them at once.
+    pub fn moves(&mut self, moves: Moves) {
+        let stopped = stopped_by(self.stop.subscribe());
+        self.running.spawn(moves.run(stopped));
     }
 
     /// Ends all of them.

@@ -69,6 +69,41 @@ pub async fn open_control(config: &Config, file: &Path) -> Result<Arc<dyn Contro
         .with_context(|| format!("shard {} cannot keep the map", control.shard))
 }
 
+/// Opens the control shard and those two.
+pub async fn open_between(
+    config: &Config,
+    file: &Path,
+    between: [&ShardName; 2],
+) -> Result<(Arc<dyn ControlStore>, BTreeMap<ShardName, Arc<dyn Engine>>)> {
+    let plan = Plan::of(config, file)?;
+    let control = plan.control()?;
+    for name in between {
+        let known: Vec<&str> = plan.shards.keys().map(ShardName::as_str).collect();
+        ensure!(
+            plan.shards.contains_key(name),
+            "{} has no shard {name}, it has {}",
+            file.display(),
+            known.join(", ")
+        );
+    }
+    let (mut engines, mut store) = (BTreeMap::new(), None);
+    for (name, engine) in &plan.shards {
+        let (keeps_map, asked) = (*name == control.shard, between.contains(&name));
+        if !keeps_map && !asked {
+            continue;
+        }
+        let opened = plan.open(name, engine).await?;
+        if keeps_map {
+            store = opened.control;
+        }
+        if asked {
+            engines.insert(name.clone(), opened.engine as Arc<dyn Engine>);
+        }
+    }
+    let store = store.with_context(|| format!("shard {} cannot keep the map", control.shard))?;
+    Ok((store, engines))
+}
+
 /// The shards of a layout, and where they are.
 struct Plan<'a> {
     config: &'a Config,

@@ -1,0 +1,149 @@
+//! What can be typed behind `caravan move`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use mover::FREEZE_MS_DEFAULT;
+
+use super::PlaceArguments;
+
+const MOVE_EXAMPLES: &str = "\
+Examples:
+  caravan move plan --config shop.toml --name carts-1 --collection carts --slots 0-1023 --from shard-1 --to shard-2
+  caravan move start …      the same, and it begins; a serving process does the work
+  caravan move status --config shop.toml --name carts-1
+  caravan move cutover --config shop.toml --name carts-1      when it is ready
+  caravan move rollback …   or complete, when it has settled";
+
+#[derive(Debug, Subcommand)]
+#[command(after_help = MOVE_EXAMPLES)]
+pub enum MoveCommand {
+    /// Say who has the keys now, and whether the move would be refused; changes nothing
+    Plan {
+        #[command(flatten)]
+        moved: Moved,
+        /// Print for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Begin: the target is filled and kept up to date, shoppers notice nothing
+    Start {
+        #[command(flatten)]
+        moved: Moved,
+    },
+    /// Show how far a move is, what differs, and why the last cutover was given up
+    Status {
+        #[command(flatten)]
+        named: NamedMove,
+        /// Print for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// List all moves, those that ended too
+    List {
+        #[command(flatten)]
+        place: PlaceArguments,
+        /// Print for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stand still: nothing is copied, compared or cut over
+    Pause(NamedMove),
+    /// Go on after a pause
+    Resume(NamedMove),
+    /// Say how fast records are copied
+    Throttle {
+        #[command(flatten)]
+        named: NamedMove,
+        /// Records in a second, at most; without it, as fast as both sides allow
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        records_per_s: Option<u32>,
+        /// Why, for whoever looks at the status
+        #[arg(long, value_name = "TEXT", default_value = "the operator asked for it")]
+        reason: String,
+    },
+    /// Give the keys to the target, once the move is ready
+    Cutover(NamedMove),
+    /// Give the keys back to the source, after a cutover
+    Rollback(NamedMove),
+    /// Let the target keep the keys; there is no way back any more
+    Complete(NamedMove),
+    /// End the move before its cutover
+    Abort(NamedMove),
+    /// Show the certificate of a cutover or rollback, and whether it still holds
+    Certificate(CertificateArguments),
+}
+
+/// One move, and where its record is.
+#[derive(Clone, Debug, Args)]
+pub struct NamedMove {
+    /// The move
+    #[arg(long, value_name = "NAME")]
+    pub name: String,
+    #[command(flatten)]
+    pub place: PlaceArguments,
+}
+
+/// What is to be moved.
+#[derive(Clone, Debug, Args)]
+pub struct Moved {
+    #[command(flatten)]
+    pub named: NamedMove,
+    /// carts, orders, products or sessions
+    #[arg(long, value_name = "COLLECTION")]
+    pub collection: String,
+    #[command(flatten)]
+    pub keys: MovedKeys,
+    /// The shard that has the keys
+    #[arg(long, value_name = "SHARD")]
+    pub from: String,
+    /// The shard that gets them
+    #[arg(long, value_name = "SHARD")]
+    pub to: String,
+    /// How long the cutover may hold shoppers' requests; past it, it is given up
+    #[arg(long, value_name = "N", default_value_t = FREEZE_MS_DEFAULT)]
+    pub freeze_ms_max: u64,
+    /// Records to copy in a second, at most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub records_per_s: Option<u32>,
+}
+
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct MovedKeys {
+    /// Slots, as in 0-1023,2048-2100
+    #[arg(long, value_name = "SLOTS")]
+    pub slots: Option<String>,
+    /// Every key of the collection
+    #[arg(long)]
+    pub all: bool,
+    /// These shard keys, with commas in between; values of one key with slashes
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    pub keys: Vec<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct CertificateArguments {
+    /// The move
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_unless_present = "file",
+        conflicts_with = "file"
+    )]
+    pub name: Option<String>,
+    /// Of the rollback, not of the cutover
+    #[arg(long, conflicts_with = "file")]
+    pub rollback: bool,
+    /// A certificate that was saved with --json, instead of the one that is kept
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Exit with 1 if a field was changed since it was made
+    #[arg(long)]
+    pub verify: bool,
+    /// Print for programs
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub place: PlaceArguments,
+}

@@ -1,0 +1,102 @@
+//! `caravan move certificate`: what is kept of a cutover, and whether it still holds.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow};
+use mover::{Certificate, Direction, MoveName};
+
+use super::{Format, control_of};
+use crate::arguments::CertificateArguments;
+use crate::map_command::scope_text;
+use crate::text::columns;
+
+/// A field was changed since the certificate was made.
+const EXIT_CHANGED: u8 = 1;
+
+pub async fn show(wish: &CertificateArguments, out: &mut dyn Write) -> Result<ExitCode> {
+    let certificate = match (&wish.file, &wish.name) {
+        (Some(file), _) => of_file(file)?,
+        (None, Some(name)) => kept(wish, &MoveName::new(name)?).await?,
+        (None, None) => return Err(anyhow!("no certificate is named: give --name or --file")),
+    };
+    let holds = certificate.verify();
+    match Format::of(&wish.json) {
+        Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(&certificate)?)?,
+        Format::Text => write!(out, "{}", text_of(&certificate, holds))?,
+    }
+    Ok(match (wish.verify, holds) {
+        (true, false) => ExitCode::from(EXIT_CHANGED),
+        (true, true) | (false, _) => ExitCode::SUCCESS,
+    })
+}
+
+fn of_file(file: &Path) -> Result<Certificate> {
+    let shown = file.display();
+    let bytes =
+        fs::read(file).map_err(|error| anyhow!("{shown} cannot be read ({error}): name a file"))?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        anyhow!(
+            "{shown} is no certificate ({error}): save one with caravan move certificate --json"
+        )
+    })
+}
+
+async fn kept(wish: &CertificateArguments, name: &MoveName) -> Result<Certificate> {
+    let direction = match wish.rollback {
+        true => Direction::Rollback,
+        false => Direction::Cutover,
+    };
+    let control = control_of(&wish.place).await?;
+    // An unknown move is told apart from one that has not cut over.
+    mover::status(control.as_ref(), name).await?;
+    let found = mover::certificate(control.as_ref(), name, direction).await?;
+    found.with_context(|| match direction {
+        Direction::Cutover => format!("{name} has no certificate: it has not cut over yet"),
+        Direction::Rollback => format!("{name} has no certificate: it was not rolled back"),
+    })
+}
+
+fn text_of(certificate: &Certificate, holds: bool) -> String {
+    let content = &certificate.content;
+    let (plan, generations) = (&content.plan, &content.generations);
+    let (left, entered) = match content.direction {
+        Direction::Cutover => (&plan.source, &plan.target),
+        Direction::Rollback => (&plan.target, &plan.source),
+    };
+    let freeze = match content.freeze_ms {
+        Some(ms) => format!("{ms} ms of {} at most", plan.freeze_ms_max),
+        None => "of unknown length: the process died behind it".to_owned(),
+    };
+    let verdict = match holds {
+        true => "nothing was changed since it was made",
+        false => "A FIELD WAS CHANGED since it was made",
+    };
+    let rows = [
+        ("move", content.name.to_string()),
+        (
+            "keys",
+            format!("{} of {}", scope_text(&plan.scope), plan.collection),
+        ),
+        ("from, to", format!("{left}, {entered}")),
+        (
+            "generations",
+            format!(
+                "barrier {}, noticed {}, frozen {}, published {}",
+                generations.barrier, generations.noticed, generations.frozen, generations.published
+            ),
+        ),
+        ("records", content.records.to_string()),
+        ("looked again", content.looked_again.to_string()),
+        (
+            "roots",
+            format!("{} and {}", content.left_root, content.entered_root),
+        ),
+        ("freeze", freeze),
+        ("digest", certificate.digest.clone()),
+        ("verdict", verdict.to_owned()),
+    ];
+    columns(&rows.map(|(what, text)| [what.to_owned(), text]))
+}

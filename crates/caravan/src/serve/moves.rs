@@ -1,0 +1,154 @@
+//! Live moves: this process looks at the list every second and stands by for each move that has not ended. One
+//! process holds a move, see `mover`; the others take it over when nothing is heard of it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine_api::World;
+use feed::tenure::Tenured;
+use mover::{MoveName, MoveState, Mover, MoverConfig};
+use tokio::sync::watch;
+use tokio::task::{Id, JoinError, JoinSet};
+
+use crate::config::Config;
+use crate::metrics::MoveFigures;
+use crate::shards::Shards;
+
+/// How soon a move that was started is seen.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Runs the movers of this process.
+#[derive(Debug)]
+pub struct Moves {
+    /// What every mover is made from, but for its name.
+    shards: mover::Shards,
+    control: Arc<dyn engine_api::ControlStore>,
+    router: Arc<router::Router>,
+    router_limits: router::Limits,
+    world: Arc<dyn World>,
+    figures: Arc<MoveFigures>,
+    /// Their records are not read again: names are never used twice.
+    ended: BTreeSet<MoveName>,
+    movers: JoinSet<()>,
+    /// Of those that run, by their task.
+    names: HashMap<Id, MoveName>,
+}
+
+impl Moves {
+    pub fn new(
+        config: &Config,
+        shards: &Shards,
+        world: Arc<dyn World>,
+        figures: Arc<MoveFigures>,
+    ) -> Moves {
+        Moves {
+            shards: shards.engines(),
+            control: shards.control.clone(),
+            router: shards.router.clone(),
+            router_limits: config.router.clone(),
+            world,
+            figures,
+            ended: BTreeSet::new(),
+            movers: JoinSet::new(),
+            names: HashMap::new(),
+        }
+    }
+
+    /// Until `stop`; then every mover lets its move go, so that another process goes on at once.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) {
+        let (stopping, stopped) = watch::channel(false);
+        let mut stop = pin!(stop);
+        // The same failure again and again is told once.
+        let mut told = None;
+        loop {
+            let looked = tokio::select! {
+                biased;
+                () = &mut stop => break,
+                looked = self.look(&stopped) => looked,
+            };
+            let failure = looked.err();
+            if failure != told {
+                match &failure {
+                    Some(error) => tracing::warn!(%error, "the list of moves cannot be read now"),
+                    None => tracing::info!("the list of moves can be read again"),
+                }
+                told = failure;
+            }
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                () = self.world.sleep(LOOK_EVERY) => {}
+            }
+        }
+        stopping.send_replace(true);
+        while let Some(left) = self.movers.join_next_with_id().await {
+            self.forget(left);
+        }
+    }
+
+    /// Stands by for what is new, and lets go of what has ended.
+    async fn look(&mut self, stopped: &watch::Receiver<bool>) -> Result<(), mover::MoveError> {
+        while let Some(left) = self.movers.try_join_next_with_id() {
+            self.forget(left);
+        }
+        let ended = |name: &MoveName| self.ended.contains(name);
+        let moves = mover::list_unless(self.control.as_ref(), ended).await?;
+        for (name, record) in moves {
+            // Who died between the list and the record is to start it again.
+            let Some(record) = record else { continue };
+            self.figures.show(&name, &record.state);
+            if record.state.phase.is_over() {
+                self.ended.insert(name);
+            } else if !self.names.values().any(|running| *running == name) {
+                self.stand_by(name, &record, stopped.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stand_by(
+        &mut self,
+        name: MoveName,
+        record: &Tenured<MoveState>,
+        mut stopped: watch::Receiver<bool>,
+    ) -> Result<(), mover::MoveError> {
+        let phase = record.state.phase.name();
+        tracing::info!(name = name.as_str(), phase, "stands by for a move");
+        let mover = Mover::new(MoverConfig {
+            name: name.clone(),
+            shards: self.shards.clone(),
+            control: self.control.clone(),
+            world: self.world.clone(),
+            router: Some(self.router.clone()),
+            limits: mover::Limits::default(),
+            feed_limits: feed::Limits::default(),
+            verifier_limits: verifier::Limits::default(),
+            router_limits: self.router_limits.clone(),
+        })?;
+        let running = self.movers.spawn(mover.run(async move {
+            // A sender that is gone means the same.
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        }));
+        self.names.insert(running.id(), name);
+        Ok(())
+    }
+
+    /// A mover that failed is begun anew by the next look.
+    fn forget(&mut self, left: Result<(Id, ()), JoinError>) {
+        let id = match &left {
+            Ok((id, ())) => *id,
+            Err(error) => error.id(),
+        };
+        let name = self.names.remove(&id);
+        if let (Err(error), Some(name)) = (left, name) {
+            tracing::error!(
+                name = name.as_str(),
+                %error,
+                "a mover failed: the next look begins another"
+            );
+        }
+    }
+}
