@@ -186,6 +186,7 @@ impl Place {
 
     fn command(&self, number: usize, listen: SocketAddr) -> Command {
         let mut command = support::command(self.folder.path());
+        command.env(support::UNHURRIED.0, support::UNHURRIED.1);
         command.args(["serve", "--listen", &listen.to_string()]);
         command.args(["--set", &format!("process=member-{number}")]);
         command.args(&self.arguments);

@@ -17,6 +17,8 @@ fn caravan(folder: &Path) -> Caravan {
         Path::new(env!("CARGO_BIN_EXE_caravan")),
         &folder.join("data"),
     )
+    // A build for tests is slow: nobody is to be refused for that.
+    .set("http.queue_ms_max=5000")
 }
 
 fn assert_clean(verdict: &Verdict) {

@@ -155,6 +155,7 @@ impl Place {
 
     fn serving(&self, number: usize, listen: SocketAddr) -> Command {
         let mut command = support::command(self.folder.path());
+        command.env(support::UNHURRIED.0, support::UNHURRIED.1);
         command.args(["serve", "--listen", &listen.to_string()]);
         command.args(["--set", &format!("process=member-{number}")]);
         for setting in SETTINGS {

@@ -82,7 +82,7 @@ impl Default for HttpLimits {
             head_read_ms_max: 75_000,
             request_ms_max: 10_000,
             requests_in_flight_max: 10_000,
-            queue_ms_max: 100,
+            queue_ms_max: 25,
             queue_window_ms: 100,
             shed_step_percent: 10,
             connections_max: 20_000,

@@ -37,7 +37,7 @@ async fn in_flight(served: &Served, count: u64) {
 async fn a_body_that_does_not_come_is_not_waited_for() {
     let served = Served::limited(HttpLimits {
         body_read_ms_max: 50,
-        ..HttpLimits::default()
+        ..support::unhurried()
     })
     .await;
     let answer = read_all(served.connect(STALLED).await).await;
@@ -49,7 +49,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 async fn a_request_ends_at_its_deadline() {
     let served = Served::limited(HttpLimits {
         request_ms_max: 50,
-        ..HttpLimits::default()
+        ..support::unhurried()
     })
     .await;
     let answer = read_all(served.connect(STALLED).await).await;
@@ -61,7 +61,7 @@ async fn a_request_ends_at_its_deadline() {
 async fn too_many_at_once_are_refused_but_health_is_not() {
     let served = Served::limited(HttpLimits {
         requests_in_flight_max: 1,
-        ..HttpLimits::default()
+        ..support::unhurried()
     })
     .await;
     let mut stalled = served.connect(STALLED).await;
@@ -84,7 +84,7 @@ async fn a_client_above_its_rate_is_refused_but_may_watch() {
     let served = Served::limited(HttpLimits {
         client_requests_per_s: 1,
         client_burst: 2,
-        ..HttpLimits::default()
+        ..support::unhurried()
     })
     .await;
     for _ in 0..2 {
@@ -104,7 +104,7 @@ async fn a_client_above_its_rate_is_refused_but_may_watch() {
 async fn draining_says_so_and_lets_requests_finish() {
     let mut served = Served::limited(HttpLimits {
         drain_notice_ms: 300,
-        ..HttpLimits::default()
+        ..support::unhurried()
     })
     .await;
     served.get("/health/ready").send().await.expect(200);
@@ -141,7 +141,7 @@ async fn draining_says_so_and_lets_requests_finish() {
 async fn draining_does_not_wait_for_ever() {
     let mut served = Served::limited(HttpLimits {
         drain_ms_max: 50,
-        ..HttpLimits::default()
+        ..support::unhurried()
     })
     .await;
     let stalled = served.connect(STALLED).await;
@@ -153,7 +153,7 @@ async fn draining_does_not_wait_for_ever() {
 
 #[tokio::test]
 async fn a_panic_costs_one_request_and_not_the_connection() {
-    let served = Served::with(HttpLimits::default(), Some(StoriedSearch::Panics)).await;
+    let served = Served::with(support::unhurried(), Some(StoriedSearch::Panics)).await;
     let answer = served.get("/v1/products/search?q=phone").send().await;
     let problem = answer.problem(500, "internal");
     assert!(!problem.to_string().contains("story"), "{problem}");

@@ -281,7 +281,7 @@ async fn a_shard_that_hangs_keeps_its_last_places_for_checkout_and_harms_no_othe
         shard_middle_percent: 80,
         ..Limits::default()
     };
-    let (served, hanging) = half_hanging(HttpLimits::default(), router_limits).await;
+    let (served, hanging) = half_hanging(support::unhurried(), router_limits).await;
     let shard = r#"caravan_router_shard_requests{shard="slow"}"#;
     let mut waiting = Vec::new();
     for (path, places) in [("products", 6), ("carts", 8), ("orders", 10)] {

@@ -4,7 +4,6 @@
 
 mod support;
 
-use http_api::HttpLimits;
 use serde_json::{Value, json};
 use support::{Answer, Served, StoriedSearch};
 
@@ -362,7 +361,7 @@ async fn a_token_carries_what_its_client_has_seen() {
 #[tokio::test]
 async fn the_search_reads_what_it_found_and_leaves_out_what_is_gone() {
     let found = StoriedSearch::Finds(vec!["p-2", "p-gone", "p-1"]);
-    let served = Served::with(HttpLimits::default(), Some(found)).await;
+    let served = Served::with(support::unhurried(), Some(found)).await;
     put_phone(&served, "p-1", "100").await.expect(201);
     put_phone(&served, "p-2", "200").await.expect(201);
     let page = served.get("/v1/products/search?q=%D1%82%D0%B5%D0%BB%D0%B5%D1%84%D0%BE%D0%BD");
@@ -374,7 +373,7 @@ async fn the_search_reads_what_it_found_and_leaves_out_what_is_gone() {
     // What is wrong with the text is the client's to mend.
     let wordless = served.get("/v1/products/search?q=!").send().await;
     wordless.problem(422, "invalid-field");
-    let broken = Served::with(HttpLimits::default(), Some(StoriedSearch::Fails)).await;
+    let broken = Served::with(support::unhurried(), Some(StoriedSearch::Fails)).await;
     broken
         .get("/v1/products/search?q=x")
         .send()

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use engine_api::memory::MemoryEngine;
 use engine_api::{Engine, RealWorld, Timestamp, World, Writer};
-use http_api::HttpLimits;
 use layout::{Collection, Layout};
 use router::{
     CollectionMap, Cut, Limits, Map, MapKeeper, MapView, Router, RouterConfig, ShardName,
@@ -95,7 +94,7 @@ impl Processes {
             // The map has stood for longer than any lag.
             world.later_s.store(61, Ordering::Relaxed);
             let shop = shop.with_policies(policies);
-            Served::of(shop, world, HttpLimits::default(), None).await
+            Served::of(shop, world, support::unhurried(), None).await
         };
         Processes {
             ahead: process(1, Policies::default()).await,

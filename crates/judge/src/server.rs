@@ -28,6 +28,8 @@ pub trait Host {
 pub struct Caravan {
     binary: PathBuf,
     data: PathBuf,
+    /// As in `--set http.slow_ms=5`.
+    settings: Vec<String>,
     running: Option<ServerProcess>,
 }
 
@@ -36,14 +38,26 @@ impl Caravan {
         Caravan {
             binary: binary.to_owned(),
             data: data.to_owned(),
+            settings: Vec::new(),
             running: None,
         }
+    }
+
+    /// The same server with one more setting.
+    #[must_use]
+    pub fn set(mut self, setting: &str) -> Caravan {
+        self.settings.push(setting.to_owned());
+        self
     }
 }
 
 impl Host for Caravan {
     fn start(&mut self) -> anyhow::Result<SocketAddr> {
-        let server = ServerProcess::start(serve_command(&self.binary, &self.data))?;
+        let mut command = serve_command(&self.binary, &self.data);
+        for setting in &self.settings {
+            command.args(["--set", setting]);
+        }
+        let server = ServerProcess::start(command)?;
         Ok(self.running.insert(server).address())
     }
 

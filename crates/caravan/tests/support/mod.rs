@@ -18,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// A build for tests is slow, and its machine busy: nobody is to be refused for that.
+pub const UNHURRIED: (&str, &str) = ("CARAVAN_HTTP_QUEUE_MS_MAX", "5000");
+
 /// The program in the folder, without settings from the environment of the test.
 pub fn command(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_caravan"));
@@ -101,6 +104,7 @@ impl Server {
     pub fn start_with(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Server {
         let mut log = tempfile::tempfile().unwrap();
         let mut child = command(folder)
+            .env(UNHURRIED.0, UNHURRIED.1)
             .envs(variables.iter().copied())
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(arguments)

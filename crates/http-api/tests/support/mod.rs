@@ -77,9 +77,17 @@ impl Search for StoriedSearch {
     }
 }
 
+/// A build for tests is slow: nobody is to be refused for that.
+pub fn unhurried() -> HttpLimits {
+    HttpLimits {
+        queue_ms_max: 5_000,
+        ..HttpLimits::default()
+    }
+}
+
 impl Served {
     pub async fn start() -> Served {
-        Served::with(HttpLimits::default(), None).await
+        Served::with(unhurried(), None).await
     }
 
     pub async fn limited(limits: HttpLimits) -> Served {
