@@ -9,7 +9,10 @@ use layout::Load;
 use layout::schema::Part;
 use shop_service::{Place, ReconcileLimits};
 
-pub use moves::{CertificateArguments, MoveCommand, Moved, NamedMove};
+pub use moves::{
+    CertificateArguments, CutoverArguments, MoveCommand, Moved, NamedMove, ShardCommand,
+    WatchArguments,
+};
 
 /// Keeps an online shop's carts, orders, products and sessions, and moves them
 /// while shoppers keep buying.
@@ -96,6 +99,9 @@ pub enum Command {
     /// Move keys from one shard to another while shoppers keep buying
     #[command(subcommand)]
     Move(MoveCommand),
+    /// List the shards, or add one to a data directory that is served
+    #[command(subcommand)]
+    Shard(ShardCommand),
     /// Look at every record, mend what crashes left half-done, and name what only people can decide
     #[command(after_help = RECONCILE_EXAMPLES)]
     Reconcile(ReconcileArguments),

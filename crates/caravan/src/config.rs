@@ -27,6 +27,7 @@ use toml::{Table, Value};
 
 use crate::arguments::SettingsArguments;
 use crate::logging::LogWish;
+use crate::ops::OpsSettings;
 use crate::serve::Upkeep;
 use crate::shards::SHARDS_MAX;
 
@@ -70,6 +71,7 @@ pub struct Config {
     pub router: Limits,
     pub http: HttpLimits,
     pub upkeep: Upkeep,
+    pub ops: OpsSettings,
 }
 
 impl Default for Config {
@@ -86,6 +88,7 @@ impl Default for Config {
             router: Limits::default(),
             http: HttpLimits::default(),
             upkeep: Upkeep::default(),
+            ops: OpsSettings::default(),
         }
     }
 }
@@ -156,13 +159,21 @@ impl Config {
             .check()
             .map_err(|error| anyhow!("router.{error}"))?;
         self.http.check().map_err(|error| anyhow!("http.{error}"))?;
-        self.upkeep.check()
+        self.upkeep.check()?;
+        self.ops.check()
     }
 }
 
+/// What the machine is called, if it says so.
+pub fn host_name() -> Option<String> {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let host = host.trim();
+    (!host.is_empty()).then(|| host.to_owned())
+}
+
 fn process_name() -> ProcessName {
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = ProcessName::new(host.trim()).map_or("caravan".to_owned(), |host| host.to_string());
+    let host = host_name().and_then(|host| ProcessName::new(host).ok());
+    let host = host.map_or("caravan".to_owned(), |host| host.to_string());
     let number = std::process::id();
     ProcessName::new(format!("{host}-{number}"))
         .or_else(|_| ProcessName::new(format!("caravan-{number}")))

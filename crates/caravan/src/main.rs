@@ -19,6 +19,8 @@ mod import;
 
 mod shards;
 
+mod ops;
+
 mod metered;
 
 mod faults;
@@ -79,6 +81,7 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
             return reconcile_command::run(&Config::load(&wish.settings())?, &wish, out);
         }
         Command::Move(command) => return move_command::run(&command, out),
+        Command::Shard(command) => return move_command::run_shard(&command, out),
         Command::Serve { sample, settings } => {
             let filling = if sample {
                 serve::Filling::Sample

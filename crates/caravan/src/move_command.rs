@@ -1,21 +1,23 @@
-//! `caravan move`: what operators ask of live moves. The command changes records in the control store and ends;
-//! the processes that serve do the work.
+//! `caravan move` and `caravan shard`: what operators ask of live moves and of shards. The command changes records, or
+//! has them changed, and ends; the processes that serve do the work.
 
 mod certifying;
+mod counter;
 mod planning;
 mod showing;
+mod watching;
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
-use engine_api::ControlStore;
-use mover::{MoveName, Pace, Throttle, Wish};
+use anyhow::{Context, Result};
+use ops_api::{Asked, Request};
+use serde_json::Value;
 
-use crate::arguments::{MoveCommand, NamedMove, PlaceArguments};
-use crate::config::Config;
-use crate::shards::Shards;
+use crate::arguments::{MoveCommand, NamedMove, PlaceArguments, ShardCommand};
+use crate::ops::{Entry, Seen};
+use crate::text::columns;
+use counter::{Counter, Need};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,85 +39,130 @@ pub fn run(command: &MoveCommand, out: &mut dyn Write) -> Result<ExitCode> {
     runtime()?.block_on(carry_out(command, out))
 }
 
+pub fn run_shard(command: &ShardCommand, out: &mut dyn Write) -> Result<ExitCode> {
+    runtime()?.block_on(async {
+        match command {
+            ShardCommand::List { place, json } => list_shards(place, Format::of(json), out).await?,
+            ShardCommand::Add { place, json } => {
+                let counter = Counter::open(place, Need::Change).await?;
+                let added = counter.ask(Request::AddShard).await?;
+                say(&added, Format::of(json), out)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
 async fn carry_out(command: &MoveCommand, out: &mut dyn Write) -> Result<ExitCode> {
     match command {
-        MoveCommand::Plan { moved, json } => planning::plan(moved, Format::of(json), out).await?,
-        MoveCommand::Start { moved } => planning::start(moved, out).await?,
-        MoveCommand::Status { named, json } => {
-            let (name, control) = open(named).await?;
-            let record = mover::status(control.as_ref(), &name).await?;
-            showing::status(&name, &record, Format::of(json), out)?;
+        MoveCommand::Plan { moved } => planning::plan(moved, out).await?,
+        MoveCommand::Start { moved, time } => planning::start(moved, time, out).await?,
+        MoveCommand::Status(named) => {
+            let counter = Counter::open(&named.place, Need::Look).await?;
+            let seen = seen(&counter, &named.name).await?;
+            showing::status(&seen, Format::of(&named.json), out)?;
         }
+        MoveCommand::Watch(wish) => return watching::run(wish, out).await,
         MoveCommand::List { place, json } => {
-            let control = control_of(place).await?;
-            let moves = mover::list(control.as_ref()).await?;
+            let counter = Counter::open(place, Need::Look).await?;
+            let moves: Vec<Value> = serde_json::from_value(counter.ask(Request::List).await?)?;
+            let moves = moves
+                .into_iter()
+                .map(Seen::of_json)
+                .collect::<Result<Vec<_>>>()?;
             showing::list(&moves, Format::of(json), out)?;
         }
-        MoveCommand::Pause(named) => pace(named, Pace::Paused, out).await?,
-        MoveCommand::Resume(named) => pace(named, Pace::Running, out).await?,
+        MoveCommand::Audit { place, json } => {
+            let counter = Counter::open(place, Need::Look).await?;
+            let entries: Vec<Entry> = serde_json::from_value(counter.ask(Request::Audit).await?)?;
+            showing::audit(&entries, Format::of(json), out)?;
+        }
+        MoveCommand::Pause(named) => ask(named, Asked::Pause {}, out).await?,
+        MoveCommand::Resume(named) => ask(named, Asked::Resume {}, out).await?,
         MoveCommand::Throttle {
             named,
             records_per_s,
             reason,
         } => {
-            let (name, control) = open(named).await?;
-            let throttle = Throttle {
-                records_per_second_max: *records_per_s,
-                reason: reason.clone(),
+            let (records_per_s, reason) = (*records_per_s, reason.clone());
+            let asked = Asked::Throttle {
+                records_per_s,
+                reason,
             };
-            mover::set_throttle(control.as_ref(), &name, throttle).await?;
-            match records_per_s {
-                Some(most) => writeln!(out, "{name}: at most {most} records a second")?,
-                None => writeln!(out, "{name}: as fast as both sides allow")?,
-            }
+            ask(named, asked, out).await?;
         }
-        MoveCommand::Cutover(named) => ask(named, Wish::Cutover, out).await?,
-        MoveCommand::Rollback(named) => ask(named, Wish::Rollback, out).await?,
-        MoveCommand::Complete(named) => ask(named, Wish::Complete, out).await?,
-        MoveCommand::Abort(named) => ask(named, Wish::Abort, out).await?,
+        MoveCommand::Cutover {
+            named,
+            time,
+            by_hand,
+        } => {
+            let when = match by_hand {
+                true => Some("by hand".to_owned()),
+                false => time.when(),
+            };
+            ask(named, Asked::Cutover { when }, out).await?;
+        }
+        MoveCommand::Rollback(named) => ask(named, Asked::Rollback {}, out).await?,
+        MoveCommand::Complete(named) => ask(named, Asked::Complete {}, out).await?,
+        MoveCommand::Abort(named) => ask(named, Asked::Abort {}, out).await?,
         MoveCommand::Certificate(wish) => return certifying::show(wish, out).await,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn ask(named: &NamedMove, wish: Wish, out: &mut dyn Write) -> Result<()> {
-    let (name, control) = open(named).await?;
-    mover::ask(control.as_ref(), &name, wish).await?;
-    writeln!(
-        out,
-        "{name}: it is to be {}; caravan move status shows what comes of it",
-        wish.name()
-    )?;
+async fn ask(named: &NamedMove, asked: Asked, out: &mut dyn Write) -> Result<()> {
+    let counter = Counter::open(&named.place, Need::Change).await?;
+    let name = named.name.clone();
+    let told = counter.ask(Request::Ask { name, asked }).await?;
+    say(&told, Format::of(&named.json), out)
+}
+
+async fn seen(counter: &Counter, name: &str) -> Result<Seen> {
+    let name = name.to_owned();
+    Seen::of_json(counter.ask(Request::Status { name }).await?)
+}
+
+async fn list_shards(place: &PlaceArguments, format: Format, out: &mut dyn Write) -> Result<()> {
+    let counter = Counter::open(place, Need::Look).await?;
+    let shards = counter.ask(Request::Shards).await?;
+    if format == Format::Json {
+        writeln!(out, "{shards:#}")?;
+        return Ok(());
+    }
+    let mut rows = vec![["shard", "collection", "keys"].map(str::to_owned)];
+    for shard in shards.as_array().into_iter().flatten() {
+        let name = shard["shard"].as_str().unwrap_or_default();
+        let mut owned = 0;
+        for (collection, keys) in shard["keys"].as_object().into_iter().flatten() {
+            let keys = keys.as_array().into_iter().flatten();
+            let keys: Vec<&str> = keys.filter_map(Value::as_str).collect();
+            if !keys.is_empty() {
+                rows.push([name, collection, &keys.join(", ")].map(str::to_owned));
+                owned += 1;
+            }
+        }
+        if owned == 0 {
+            rows.push([name, "-", "none yet"].map(str::to_owned));
+        }
+    }
+    write!(out, "{}", columns(&rows))?;
     Ok(())
 }
 
-async fn pace(named: &NamedMove, pace: Pace, out: &mut dyn Write) -> Result<()> {
-    let (name, control) = open(named).await?;
-    mover::set_pace(control.as_ref(), &name, pace).await?;
-    match pace {
-        Pace::Paused => writeln!(out, "{name}: stands still until caravan move resume")?,
-        Pace::Running => writeln!(out, "{name}: goes on")?,
+/// What came of a change, as whoever made it tells it.
+fn say(told: &Value, format: Format, out: &mut dyn Write) -> Result<()> {
+    match format {
+        Format::Json => writeln!(out, "{told:#}")?,
+        Format::Text => {
+            let sentence = told["told"].as_str();
+            writeln!(
+                out,
+                "{}",
+                sentence.context("the answer says nothing: look at the status")?
+            )?;
+        }
     }
     Ok(())
-}
-
-async fn open(named: &NamedMove) -> Result<(MoveName, Arc<dyn ControlStore>)> {
-    let name = MoveName::new(&named.name)?;
-    Ok((name, control_of(&named.place).await?))
-}
-
-async fn control_of(place: &PlaceArguments) -> Result<Arc<dyn ControlStore>> {
-    Shards::control(&config_of(place)?).await
-}
-
-fn config_of(place: &PlaceArguments) -> Result<Config> {
-    let config = Config::load(&place.settings())?;
-    // The process that serves a directory has it locked, and without one nothing moves.
-    ensure!(
-        config.layout.is_some(),
-        "a data directory lets one process in, the one that would have to move the keys: name a layout on servers with --layout FILE"
-    );
-    Ok(config)
 }
 
 /// Engines elsewhere need more than a clock.

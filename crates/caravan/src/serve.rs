@@ -4,6 +4,7 @@
 //!   signals ──▶ stop ──────────────┬──────────────┬───────────────┐
 //!                                  ▼              ▼               ▼
 //!   listener ─▶ http-api ─▶ shop ─▶ router ─▶ engines ◀── sweeper, upkeep, history, moves
+//!   ops ─▶ desk ─▶ control store ─────────────────────────────────────────────────────▲
 //!                   └────▶ search index ◀── follower ◀── journals
 //! ```
 //!
@@ -34,6 +35,7 @@ use tokio::net::TcpListener;
 use crate::config::Config;
 use crate::logging;
 use crate::metrics::{Figures, MoveFigures, TaskCounts};
+use crate::ops::{Listening, OwnDesk};
 use crate::sample::{Presence, Sample};
 use crate::shards::Shards;
 use moves::Moves;
@@ -76,13 +78,14 @@ async fn open_shop(
             config.listen
         )
     })?;
+    let ops = Listening::start(&config.ops, &RealWorld::new()).await?;
     let mut shards = Shards::open(config).await?;
     let filled = tokio::select! {
         filled = fill(config, &shards, filling) => Some(filled),
         () = stop.asked() => None,
     };
     let served = match filled {
-        Some(Ok(presence)) => serve(config, listener, &shards, presence, stop, out).await,
+        Some(Ok(presence)) => serve(config, (listener, ops), &shards, presence, stop, out).await,
         Some(Err(error)) => Err(error),
         None => Ok(()),
     };
@@ -104,7 +107,7 @@ async fn fill(config: &Config, shards: &Shards, filling: Filling) -> Result<Pres
 
 async fn serve(
     config: &Config,
-    listener: TcpListener,
+    (listener, ops): (TcpListener, Listening),
     shards: &Shards,
     presence: Presence,
     stop: Stop,
@@ -114,12 +117,7 @@ async fn serve(
     let shop = Arc::new(shards.shop(world.clone(), config.shop.clone()));
     let feeds = feeds(&shop, shards)?;
     let index = Arc::new(ProductIndex::new()?);
-    let follower = Follower::new(
-        index.clone(),
-        shards.router.clone(),
-        shards.engines(),
-        world.clone(),
-    );
+    let follower = Follower::new(index.clone(), shards.router.clone(), world.clone());
     let counts = Arc::new(TaskCounts::default());
     let move_figures = Arc::new(MoveFigures::default());
     let app = App::new(AppConfig {
@@ -133,7 +131,7 @@ async fn serve(
         },
         docs_link: None,
         registry: registry(Figures {
-            shards: shards.engines.clone().into_iter().collect(),
+            shards: shards.engines.clone(),
             tasks: counts.clone(),
             search: follower.counts(),
             index,
@@ -153,12 +151,20 @@ async fn serve(
     for (_, feed) in feeds {
         tasks.feed(feed);
     }
-    // Nobody can ask for a move of a directory while this process has it open.
-    if config.layout.is_some() {
-        tasks.moves(Moves::new(config, shards, world.clone(), move_figures));
-    }
+    tasks.moves(Moves::new(config, shards, world.clone(), move_figures));
+    // A layout's own commands work on its servers; a directory's have to find this process.
+    let _told = match config.layout {
+        Some(_) => None,
+        None => Some(ops.tell(&config.data)?),
+    };
+    tasks.operators(ops, OwnDesk::of_shards(shards, world.clone()));
     let upkeep = config.upkeep.clone();
-    tasks.spawn(tasks::maintain(shards.engines(), world, upkeep, counts));
+    tasks.spawn(tasks::maintain(
+        shards.engines.clone(),
+        world,
+        upkeep,
+        counts,
+    ));
     let note = match presence {
         Presence::Written => ", sample: written now",
         Presence::Found => ", sample: there",
@@ -168,7 +174,7 @@ async fn serve(
         out,
         "caravan is open at http://{address} (data: {}, shards: {}{note})",
         config.data.display(),
-        shards.engines.len(),
+        shards.engines.all().len(),
     )?;
     out.flush()?;
     let mut asked = stop.clone();
@@ -186,7 +192,7 @@ async fn serve(
 fn feeds(shop: &Shop, shards: &Shards) -> Result<Vec<(ShardName, Feed)>> {
     let mut feeds = Vec::new();
     for name in shards.history_sources() {
-        let source = shards.engines[&name].clone();
+        let source = shards.engines.all()[&name].clone();
         let control = shards.control.clone();
         let limits = feed::Limits::default();
         if let Some(feed) = archive_feed(shop, &name, source, control, limits) {

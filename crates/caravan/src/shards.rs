@@ -10,9 +10,11 @@
 //! The map says which shards there are. It is published last, when every shard
 //! it names has been made, so that a crash on the way leaves a directory that
 //! the next start completes, and a shard that is missing later is known to be lost.
+//! A shard that was added later has no keys, and is in no map, until a move brings it some.
 
 mod deployed;
 mod embedded;
+mod growing;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,6 +37,8 @@ use crate::config::Config;
 use crate::faults;
 use crate::metered::Metered;
 
+pub use growing::{Ground, OpenShards};
+
 /// Shards in one process: each has threads, files and a cache of its own.
 pub const SHARDS_MAX: u16 = 16;
 
@@ -45,7 +49,9 @@ const WRITER: Writer = Writer::numbered(0);
 #[derive(Debug)]
 pub struct Shards {
     pub router: Arc<Router>,
-    pub engines: BTreeMap<ShardName, Arc<Metered>>,
+    pub engines: OpenShards,
+    /// Where more of them can be made while they serve: in a data directory.
+    pub ground: Option<Ground>,
     /// Where the map stands.
     pub control: Arc<dyn ControlStore>,
     /// Where finished orders go, if the layout keeps them apart.
@@ -82,8 +88,9 @@ impl Shards {
         let keeper = MapKeeper::new(first.clone());
         match keeper.load().await? {
             Some(map) => {
-                check_count(directory, &map, count)?;
-                Shards::over_map(directory, first, &map, limits).await
+                let shards = Shards::over_map(directory, first, &map, limits).await?;
+                check_count(directory, shards.engines.all().len(), count)?;
+                Ok(shards)
             }
             None => Shards::make(directory, first, count.unwrap_or(1), limits).await,
         }
@@ -109,21 +116,16 @@ impl Shards {
 
     /// Opens a directory that has a map already; makes nothing.
     pub async fn open_existing(directory: &Path) -> Result<Shards> {
+        refuse_unmade(directory)?;
         let shown = directory.display();
-        let advice = "name one with --data, or make one with caravan serve --sample";
-        let first = shard_name(1);
-        // An empty folder would be made into a shard by opening it.
-        let made =
-            fs::read_dir(directory.join(first.as_str())).is_ok_and(|mut all| all.next().is_some());
-        ensure!(made, "{shown} is no data directory of caravan: {advice}");
-        let engine = open_shard(directory, &first)?;
+        let engine = open_shard(directory, &shard_name(1))?;
         let Some(map) = MapKeeper::new(engine.clone()).load().await? else {
             bail!("{shown} has no map yet: complete it with caravan serve --data {shown}");
         };
         Shards::over_map(directory, engine, &map, Limits::default()).await
     }
 
-    /// The shards that the map names, none of them made anew.
+    /// The shards that the map names, none of them made anew, and those that were added and have no keys.
     async fn over_map(
         directory: &Path,
         first: Arc<EmbeddedEngine>,
@@ -143,7 +145,13 @@ impl Shards {
             );
             engines.insert(name.clone(), open_shard(directory, name)?);
         }
-        Shards::route_embedded(first, engines, limits).await
+        for number in growing::found(directory)? {
+            let name = shard_name(number);
+            if !engines.contains_key(&name) {
+                engines.insert(name.clone(), open_shard(directory, &name)?);
+            }
+        }
+        Shards::route_embedded(directory, first, engines, limits).await
     }
 
     async fn make(
@@ -165,17 +173,21 @@ impl Shards {
             Err(KeeperError::Lost { .. } | KeeperError::OutcomeUnknown { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        Shards::route_embedded(first, engines, limits).await
+        Shards::route_embedded(directory, first, engines, limits).await
     }
 
     async fn route_embedded(
+        directory: &Path,
         first: Arc<EmbeddedEngine>,
         engines: BTreeMap<ShardName, Arc<EmbeddedEngine>>,
         limits: Limits,
     ) -> Result<Shards> {
         let metered = |(name, engine)| (name, Arc::new(Metered::embedded(engine)));
         let engines = engines.into_iter().map(metered).collect();
-        Shards::route(first, engines, None, limits, MapView::ThisProcess).await
+        let mut shards = Shards::route(first, engines, None, limits, MapView::ThisProcess).await?;
+        let (router, open) = (shards.router.clone(), shards.engines.clone());
+        shards.ground = Some(Ground::new(directory, router, open));
+        Ok(shards)
     }
 
     async fn route(
@@ -201,7 +213,8 @@ impl Shards {
         });
         Ok(Shards {
             router,
-            engines,
+            engines: OpenShards::new(engines),
+            ground: None,
             control,
             history,
             policies: Policies::default(),
@@ -232,10 +245,10 @@ impl Shards {
             let collections = &engine.capabilities().collections;
             collections.contains(&Collection::Orders)
         };
-        self.engines
-            .iter()
-            .filter(|(name, engine)| *name != history.shard() && keeps_orders(engine))
-            .map(|(name, _)| name.clone())
+        let engines = self.engines.all().into_iter();
+        engines
+            .filter(|(name, engine)| name != history.shard() && keeps_orders(engine))
+            .map(|(name, _)| name)
             .collect()
     }
 
@@ -250,10 +263,6 @@ impl Shards {
         if let Err(error) = self.router.give_up_lease().await {
             tracing::warn!(%error, "the lease could not be given up: it will run out");
         }
-    }
-
-    pub fn engines(&self) -> BTreeMap<ShardName, Arc<dyn Engine>> {
-        as_engines(&self.engines)
     }
 }
 
@@ -307,8 +316,7 @@ fn layout_over(names: &[ShardName]) -> Layout {
     layout
 }
 
-fn check_count(directory: &Path, map: &Map, count: Option<u16>) -> Result<()> {
-    let found = map.shards().len();
+fn check_count(directory: &Path, found: usize, count: Option<u16>) -> Result<()> {
     match count {
         Some(count) if usize::from(count) != found => bail!(
             "{} has {found} shard(s), not {count}: leave --shards out, or choose another directory",
@@ -316,6 +324,17 @@ fn check_count(directory: &Path, map: &Map, count: Option<u16>) -> Result<()> {
         ),
         _ => Ok(()),
     }
+}
+
+/// Refuses a directory that caravan has not made.
+pub fn refuse_unmade(directory: &Path) -> Result<()> {
+    let advice = "name one with --data, or make one with caravan serve --sample";
+    let first = directory.join(shard_name(1).as_str());
+    // An empty folder would be made into a shard by opening it.
+    let made = fs::read_dir(first).is_ok_and(|mut all| all.next().is_some());
+    let shown = directory.display();
+    ensure!(made, "{shown} is no data directory of caravan: {advice}");
+    Ok(())
 }
 
 /// Refuses a directory that someone else uses, before anything is made in it.

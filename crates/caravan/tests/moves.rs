@@ -435,8 +435,8 @@ fn a_move_that_makes_no_sense_gets_one_sentence_before_anything_is_asked() {
     is_refused(
         folder.path(),
         &["move", "list"],
-        "lets one process in",
-        "--layout",
+        "is no data directory",
+        "caravan serve --sample",
     );
     is_refused(folder.path(), &["move", "certificate"], "--name", "--help");
     assert!(!folder.path().join("caravan-data").exists());

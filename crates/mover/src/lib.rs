@@ -39,8 +39,10 @@ pub use mover::{Mover, MoverConfig, Pass};
 pub use phase::{Event, Phase, Proven, Settled, Way, WriteOwner};
 pub use plan::{FREEZE_MS_DEFAULT, FREEZE_MS_MAX, MOVE_NAME_BYTES_MAX, MoveName, Plan};
 pub use preflight::{Shards, preflight};
-pub use record::{GivenUp, MoveState, Shown, Throttle, ask, set_pace, set_throttle, status};
+pub use record::{
+    GivenUp, MoveState, Shown, Throttle, ask, set_cutover_time, set_pace, set_throttle, status,
+};
 pub use registry::{
     MOVES_LISTED_MAX, MOVES_NAME, MOVES_RUNNING_MAX, check, list, list_unless, start,
 };
-pub use wish::{Pace, Wish};
+pub use wish::{CUTOVER_WINDOW_MINUTES, CutoverTime, NoTimeOfDay, Pace, TimeOfDay, Wish};

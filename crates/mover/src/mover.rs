@@ -280,6 +280,18 @@ impl Mover {
 
 impl Runner<'_> {
     async fn advance(&mut self) -> Result<Pass, MoveError> {
+        let now = self.config.world.now();
+        if self.work.held.state.cuts_over_by_itself(now) {
+            self.update(|state| {
+                // Withdrawn, paused or asked for otherwise in this moment: then that counts.
+                if state.cuts_over_by_itself(now) {
+                    state.wish = Some(Wish::Cutover);
+                    state.cutover_time = None;
+                }
+                Ok(())
+            })
+            .await?;
+        }
         let state = self.work.held.state.clone();
         match state.wish {
             Some(Wish::Abort) if state.phase.accepts(Wish::Abort).is_ok() => {

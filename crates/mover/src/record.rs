@@ -1,14 +1,14 @@
 //! The progress record of one move: what stands beside the term in the control store,
 //! and how operators change it.
 
-use engine_api::{ControlStore, Generation};
+use engine_api::{ControlStore, Generation, Timestamp};
 use feed::tenure::{Tenured, WorkName};
 use serde::{Deserialize, Serialize};
 
 use crate::error::MoveError;
 use crate::phase::Phase;
 use crate::plan::{MoveName, Plan};
-use crate::wish::{Pace, Wish};
+use crate::wish::{CutoverTime, Pace, Wish};
 
 /// The longest reason that is kept.
 const REASON_CHARACTERS_MAX: usize = 400;
@@ -21,6 +21,9 @@ pub struct MoveState {
     pub pace: Pace,
     /// What the operator has asked for, until it is done or refused.
     pub wish: Option<Wish>,
+    /// When it is to be wished without anybody asking; spent when it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cutover_time: Option<CutoverTime>,
     pub throttle: Throttle,
     /// The last cutover that did not come about.
     pub given_up: Option<GivenUp>,
@@ -68,12 +71,20 @@ pub struct Shown {
 }
 
 impl MoveState {
+    /// Whether it is time to wish the cutover. Only a move that is ready can be cut over.
+    pub(crate) fn cuts_over_by_itself(&self, now: Timestamp) -> bool {
+        let free = self.pace == Pace::Running && self.wish.is_none();
+        let ready = self.phase.accepts(Wish::Cutover).is_ok();
+        free && ready && self.cutover_time.is_some_and(|time| time.is_due(now))
+    }
+
     pub fn first(plan: Plan) -> MoveState {
         MoveState {
             plan,
             phase: Phase::first(),
             pace: Pace::Running,
             wish: None,
+            cutover_time: None,
             throttle: Throttle::default(),
             given_up: None,
             shown: Shown::default(),
@@ -113,6 +124,29 @@ pub async fn ask(control: &dyn ControlStore, name: &MoveName, wish: Wish) -> Res
         let wish = Some(wish);
         Ok(MoveState {
             wish,
+            ..state.clone()
+        })
+    })
+    .await
+}
+
+/// Says when the move cuts over by itself; `None`: when somebody asks.
+pub async fn set_cutover_time(
+    control: &dyn ControlStore,
+    name: &MoveName,
+    time: Option<CutoverTime>,
+) -> Result<(), MoveError> {
+    amend(control, name, |state| {
+        // Whoever may still abort it may still decide when it cuts over.
+        if let Err(reason) = state.phase.accepts(Wish::Abort) {
+            return Err(MoveError::Refused {
+                name: name.to_string(),
+                wished: Wish::Cutover.name(),
+                reason: reason.to_owned(),
+            });
+        }
+        Ok(MoveState {
+            cutover_time: time,
             ..state.clone()
         })
     })

@@ -13,7 +13,9 @@ Examples:
   caravan move start …      the same, and it begins; a serving process does the work
   caravan move status --config shop.toml --name carts-1
   caravan move cutover --config shop.toml --name carts-1      when it is ready
-  caravan move rollback …   or complete, when it has settled";
+  caravan move watch --config shop.toml --name carts-1 --until ready
+  caravan move rollback …   or complete, when it has settled
+With --data DIR instead, the process that serves the directory is asked.";
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = MOVE_EXAMPLES)]
@@ -22,25 +24,28 @@ pub enum MoveCommand {
     Plan {
         #[command(flatten)]
         moved: Moved,
-        /// Print for programs
-        #[arg(long)]
-        json: bool,
     },
     /// Begin: the target is filled and kept up to date, shoppers notice nothing
     Start {
         #[command(flatten)]
         moved: Moved,
+        #[command(flatten)]
+        time: CutoverArguments,
     },
     /// Show how far a move is, what differs, and why the last cutover was given up
-    Status {
+    Status(NamedMove),
+    /// The same as it changes, until the move has ended: a picture on a terminal, lines elsewhere
+    Watch(WatchArguments),
+    /// List all moves, those that ended too
+    List {
         #[command(flatten)]
-        named: NamedMove,
+        place: PlaceArguments,
         /// Print for programs
         #[arg(long)]
         json: bool,
     },
-    /// List all moves, those that ended too
-    List {
+    /// Show who changed what of moves and shards, and what came of it
+    Audit {
         #[command(flatten)]
         place: PlaceArguments,
         /// Print for programs
@@ -59,11 +64,19 @@ pub enum MoveCommand {
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         records_per_s: Option<u32>,
         /// Why, for whoever looks at the status
-        #[arg(long, value_name = "TEXT", default_value = "the operator asked for it")]
-        reason: String,
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
     },
-    /// Give the keys to the target, once the move is ready
-    Cutover(NamedMove),
+    /// Give the keys to the target: now that the move is ready, or when it is
+    Cutover {
+        #[command(flatten)]
+        named: NamedMove,
+        #[command(flatten)]
+        time: CutoverArguments,
+        /// Withdraw what was said with --when-ready or --at
+        #[arg(long, conflicts_with_all = ["when_ready", "at"])]
+        by_hand: bool,
+    },
     /// Give the keys back to the source, after a cutover
     Rollback(NamedMove),
     /// Let the target keep the keys; there is no way back any more
@@ -82,6 +95,57 @@ pub struct NamedMove {
     pub name: String,
     #[command(flatten)]
     pub place: PlaceArguments,
+    /// Print for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// When a move cuts over without anybody asking.
+#[derive(Clone, Debug, Args)]
+pub struct CutoverArguments {
+    /// Cut over as soon as the move is ready, once
+    #[arg(long, conflicts_with = "at")]
+    pub when_ready: bool,
+    /// Cut over at this time of day in UTC, or within the hour after it, on the first day that the move is ready then
+    #[arg(long, value_name = "HH:MM")]
+    pub at: Option<String>,
+}
+
+impl CutoverArguments {
+    /// As it travels; `None`: nothing was said.
+    pub fn when(&self) -> Option<String> {
+        let ready = self.when_ready.then(|| "ready".to_owned());
+        ready.or_else(|| self.at.clone())
+    }
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct WatchArguments {
+    #[command(flatten)]
+    pub named: NamedMove,
+    /// End when the move has come to this phase; exit with 1 if it ends otherwise
+    #[arg(long, value_name = "PHASE", value_parser = ["ready", "settling", "completed", "aborted", "rolled back"])]
+    pub until: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ShardCommand {
+    /// List the shards with the keys they have
+    List {
+        #[command(flatten)]
+        place: PlaceArguments,
+        /// Print for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make another shard in a data directory that is served; moves bring it keys
+    Add {
+        #[command(flatten)]
+        place: PlaceArguments,
+        /// Print for programs
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// What is to be moved.

@@ -1,5 +1,7 @@
 //! The names of all settings, and their values as a table.
 
+use std::net::SocketAddr;
+
 use http_api::HttpLimits;
 use model::Lifetime;
 use router::{Limits, ProcessName};
@@ -7,6 +9,7 @@ use shop_service::Settings;
 use toml::{Table, Value};
 
 use super::Config;
+use crate::ops::OpsSettings;
 use crate::serve::Upkeep;
 
 /// A section as a table. Takes the settings apart field by field, so that a new
@@ -38,6 +41,12 @@ impl Shown for u64 {
 impl Shown for usize {
     fn shown(&self) -> Value {
         Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))
+    }
+}
+
+impl Shown for SocketAddr {
+    fn shown(&self) -> Value {
+        Value::String(self.to_string())
     }
 }
 
@@ -95,6 +104,7 @@ pub fn table(config: &Config) -> Table {
         "upkeep",
         section!(&config.upkeep => Upkeep { every_s, marks_kept_s, journal_kept_s }),
     );
+    put("ops", section!(&config.ops => OpsSettings { listen }));
     table
 }
 

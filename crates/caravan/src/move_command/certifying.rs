@@ -5,10 +5,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
-use mover::{Certificate, Direction, MoveName};
+use anyhow::{Result, anyhow};
+use mover::{Certificate, Direction};
+use ops_api::{Request, Which};
 
-use super::{Format, control_of};
+use super::Format;
+use super::counter::{Counter, Need};
 use crate::arguments::CertificateArguments;
 use crate::map_command::scope_text;
 use crate::text::columns;
@@ -19,7 +21,7 @@ const EXIT_CHANGED: u8 = 1;
 pub async fn show(wish: &CertificateArguments, out: &mut dyn Write) -> Result<ExitCode> {
     let certificate = match (&wish.file, &wish.name) {
         (Some(file), _) => of_file(file)?,
-        (None, Some(name)) => kept(wish, &MoveName::new(name)?).await?,
+        (None, Some(name)) => kept(wish, name).await?,
         (None, None) => return Err(anyhow!("no certificate is named: give --name or --file")),
     };
     let holds = certificate.verify();
@@ -44,19 +46,15 @@ fn of_file(file: &Path) -> Result<Certificate> {
     })
 }
 
-async fn kept(wish: &CertificateArguments, name: &MoveName) -> Result<Certificate> {
-    let direction = match wish.rollback {
-        true => Direction::Rollback,
-        false => Direction::Cutover,
+async fn kept(wish: &CertificateArguments, name: &str) -> Result<Certificate> {
+    let which = match wish.rollback {
+        true => Which::Rollback,
+        false => Which::Cutover,
     };
-    let control = control_of(&wish.place).await?;
-    // An unknown move is told apart from one that has not cut over.
-    mover::status(control.as_ref(), name).await?;
-    let found = mover::certificate(control.as_ref(), name, direction).await?;
-    found.with_context(|| match direction {
-        Direction::Cutover => format!("{name} has no certificate: it has not cut over yet"),
-        Direction::Rollback => format!("{name} has no certificate: it was not rolled back"),
-    })
+    let counter = Counter::open(&wish.place, Need::Look).await?;
+    let name = name.to_owned();
+    let kept = counter.ask(Request::Certificate { name, which }).await?;
+    Ok(serde_json::from_value(kept)?)
 }
 
 fn text_of(certificate: &Certificate, holds: bool) -> String {

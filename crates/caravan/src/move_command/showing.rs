@@ -1,39 +1,29 @@
-//! `caravan move status` and `list`: the records, for people and for programs.
+//! `caravan move status`, `list` and `audit`: the records, for people and for programs.
 
 use std::io::Write;
 
 use anyhow::Result;
 use engine_api::Timestamp;
-use feed::tenure::Tenured;
-use mover::{GivenUp, MoveName, MoveState, Pace, WriteOwner};
-use serde_json::{Value, json};
+use mover::{GivenUp, MoveState, Pace};
+use serde_json::Value;
 
 use super::Format;
 use crate::map_command::scope_text;
+use crate::ops::{Entry, Seen, StandingMove, server};
 use crate::text::columns;
 
-pub fn status(
-    name: &MoveName,
-    record: &Tenured<MoveState>,
-    format: Format,
-    out: &mut dyn Write,
-) -> Result<()> {
-    match format {
-        Format::Json => writeln!(out, "{:#}", json_of(name, Some(record)))?,
-        Format::Text => write!(out, "{}", text_of(name, record))?,
+pub fn status(seen: &Seen, format: Format, out: &mut dyn Write) -> Result<()> {
+    match (format, &seen.record) {
+        (Format::Json, _) => writeln!(out, "{:#}", seen.to_json())?,
+        (Format::Text, Some(record)) => write!(out, "{}", text_of(seen, record))?,
+        (Format::Text, None) => writeln!(out, "{}: never begun: start it again", seen.name)?,
     }
     Ok(())
 }
 
-pub fn list(
-    moves: &[(MoveName, Option<Tenured<MoveState>>)],
-    format: Format,
-    out: &mut dyn Write,
-) -> Result<()> {
+pub fn list(moves: &[Seen], format: Format, out: &mut dyn Write) -> Result<()> {
     if format == Format::Json {
-        let all = moves
-            .iter()
-            .map(|(name, record)| json_of(name, record.as_ref()));
+        let all = moves.iter().map(Seen::to_json);
         writeln!(out, "{:#}", Value::from_iter(all))?;
         return Ok(());
     }
@@ -48,8 +38,8 @@ pub fn list(
         "keys",
     ];
     let mut rows = vec![head.map(str::to_owned)];
-    for (name, record) in moves {
-        let Some(Tenured { state, .. }) = record else {
+    for Seen { name, record } in moves {
+        let Some(StandingMove { state, .. }) = record else {
             let mut row = std::array::from_fn(|_| "-".to_owned());
             row[0] = name.to_string();
             row[1] = "never begun: start it again".to_owned();
@@ -72,34 +62,31 @@ pub fn list(
     Ok(())
 }
 
-fn json_of(name: &MoveName, record: Option<&Tenured<MoveState>>) -> Value {
-    let Some(record) = record else {
-        return json!({"move": name, "phase": null});
-    };
-    let state = &record.state;
-    json!({
-        "move": name,
-        "phase": state.phase.name(),
-        "served_by": server(state),
-        "ended": state.phase.is_over(),
-        "term": record.term,
-        "held": record.holder.is_some(),
-        "plan": state.plan,
-        "pace": state.pace,
-        "wish": state.wish,
-        "throttle": state.throttle,
-        "given_up": state.given_up,
-        "shown": state.shown,
-        "evidence": state.phase,
-    })
+pub fn audit(entries: &[Entry], format: Format, out: &mut dyn Write) -> Result<()> {
+    if format == Format::Json {
+        writeln!(out, "{:#}", serde_json::to_value(entries)?)?;
+        return Ok(());
+    }
+    let mut rows = vec![["at", "who", "what", "outcome"].map(str::to_owned)];
+    rows.extend(entries.iter().map(|entry| {
+        let outcome = entry.outcome.clone();
+        [
+            entry.at().to_string(),
+            entry.who.clone(),
+            entry.what.clone(),
+            outcome.unwrap_or_else(|| "not told: under way, or its process died".to_owned()),
+        ]
+    }));
+    write!(out, "{}", columns(&rows))?;
+    Ok(())
 }
 
-fn text_of(name: &MoveName, record: &Tenured<MoveState>) -> String {
+fn text_of(seen: &Seen, record: &StandingMove) -> String {
     let (state, shown) = (&record.state, &record.state.shown);
     let plan = &state.plan;
     let mut rows = Vec::new();
     let mut say = |what: &str, text: String| rows.push([what.to_owned(), text]);
-    say("move", name.to_string());
+    say("move", seen.name.to_string());
     say("phase", phase_text(state));
     say(
         "keys",
@@ -109,10 +96,7 @@ fn text_of(name: &MoveName, record: &Tenured<MoveState>) -> String {
     say("served by", server(state).unwrap_or("nobody").to_owned());
     say("works for it", worker(record));
     say("copied", copied(state));
-    let age = shown
-        .lag_ms
-        .map_or(String::new(), |ms| format!(", {:.1} s", seconds(ms)));
-    say("lag", format!("{} entries{age}", shown.lag_entries));
+    say("lag", lag(state));
     say("throttle", throttle(state));
     say("differences", shown.differences.to_string());
     for key in &shown.differing {
@@ -133,10 +117,13 @@ fn text_of(name: &MoveName, record: &Tenured<MoveState>) -> String {
     columns(&rows)
 }
 
-fn phase_text(state: &MoveState) -> String {
+pub fn phase_text(state: &MoveState) -> String {
     let wish = state
         .wish
         .map_or(String::new(), |wish| format!(", is to be {}", wish.name()));
+    let by_itself = state
+        .cutover_time
+        .map_or(String::new(), |time| format!(", cuts over {time}"));
     let pace = match state.pace {
         Pace::Paused if !state.phase.is_over() => ", paused",
         Pace::Paused | Pace::Running => "",
@@ -145,26 +132,18 @@ fn phase_text(state: &MoveState) -> String {
         mover::Phase::Aborted { why } => format!(": {why}"),
         _ => String::new(),
     };
-    format!("{}{why}{wish}{pace}", state.phase.name())
+    format!("{}{why}{wish}{by_itself}{pace}", state.phase.name())
 }
 
-fn server(state: &MoveState) -> Option<&str> {
-    match state.phase.write_owner() {
-        WriteOwner::Source => Some(state.plan.source.as_str()),
-        WriteOwner::Nobody => None,
-        WriteOwner::Target => Some(state.plan.target.as_str()),
-    }
-}
-
-fn worker(record: &Tenured<MoveState>) -> String {
-    match (&record.holder, record.state.phase.is_over()) {
+fn worker(record: &StandingMove) -> String {
+    match (record.held, record.state.phase.is_over()) {
         (_, true) => "nobody has to any more".to_owned(),
-        (Some(_), false) => format!("a process, under term {}", record.term),
-        (None, false) => "nobody yet: a process that serves the layout takes it".to_owned(),
+        (true, false) => format!("a process, under term {}", record.term),
+        (false, false) => "nobody yet: a process that serves it takes it".to_owned(),
     }
 }
 
-fn copied(state: &MoveState) -> String {
+pub fn copied(state: &MoveState) -> String {
     let shown = &state.shown;
     match shown.records_copied_back {
         0 => shown.records_copied.to_string(),
@@ -172,7 +151,15 @@ fn copied(state: &MoveState) -> String {
     }
 }
 
-fn throttle(state: &MoveState) -> String {
+pub fn lag(state: &MoveState) -> String {
+    let shown = &state.shown;
+    let age = shown
+        .lag_ms
+        .map_or(String::new(), |ms| format!(", {:.1} s", seconds(ms)));
+    format!("{} entries{age}", shown.lag_entries)
+}
+
+pub fn throttle(state: &MoveState) -> String {
     let throttle = &state.throttle;
     match throttle.records_per_second_max {
         Some(most) => format!("{most} records a second: {}", throttle.reason),
@@ -180,7 +167,7 @@ fn throttle(state: &MoveState) -> String {
     }
 }
 
-fn given_up_text(given_up: &GivenUp) -> String {
+pub fn given_up_text(given_up: &GivenUp) -> String {
     let at = Timestamp::from_unix_micros(given_up.at_unix_us);
     let frozen = match (given_up.generation, given_up.freeze_ms) {
         (None, _) => "nothing was frozen".to_owned(),

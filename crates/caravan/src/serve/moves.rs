@@ -15,7 +15,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::config::Config;
 use crate::metrics::MoveFigures;
-use crate::shards::Shards;
+use crate::shards::{OpenShards, Shards};
 
 /// How soon a move that was started is seen.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -23,8 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Runs the movers of this process.
 #[derive(Debug)]
 pub struct Moves {
-    /// What every mover is made from, but for its name.
-    shards: mover::Shards,
+    /// What every mover is made from, but for its name: the shards as they are when it begins.
+    shards: OpenShards,
     control: Arc<dyn engine_api::ControlStore>,
     router: Arc<router::Router>,
     router_limits: router::Limits,
@@ -45,7 +45,7 @@ impl Moves {
         figures: Arc<MoveFigures>,
     ) -> Moves {
         Moves {
-            shards: shards.engines(),
+            shards: shards.engines.clone(),
             control: shards.control.clone(),
             router: shards.router.clone(),
             router_limits: config.router.clone(),
@@ -94,6 +94,10 @@ impl Moves {
         while let Some(left) = self.movers.try_join_next_with_id() {
             self.forget(left);
         }
+        // A mover tells this router of its maps; what it could not tell is found here.
+        if let Err(error) = self.router.refresh().await {
+            tracing::debug!(%error, "this process looks for a new map later");
+        }
         let ended = |name: &MoveName| self.ended.contains(name);
         let moves = mover::list_unless(self.control.as_ref(), ended).await?;
         for (name, record) in moves {
@@ -119,7 +123,7 @@ impl Moves {
         tracing::info!(name = name.as_str(), phase, "stands by for a move");
         let mover = Mover::new(MoverConfig {
             name: name.clone(),
-            shards: self.shards.clone(),
+            shards: self.shards.engines(),
             control: self.control.clone(),
             world: self.world.clone(),
             router: Some(self.router.clone()),

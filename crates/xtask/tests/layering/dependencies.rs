@@ -14,7 +14,7 @@ enum May {
 }
 
 /// In the order of the layers, lowest first. A new crate gets its line here, with the decision behind it.
-const ARROWS: [(&str, May); 21] = [
+const ARROWS: [(&str, May); 22] = [
     ("model", May::Use(&[])),
     ("layout", May::Use(&["model"])),
     ("engine-api", May::Use(&["layout", "model"])),
@@ -49,6 +49,8 @@ const ARROWS: [(&str, May); 21] = [
         "console",
         May::Use(&["model", "layout", "router", "mover", "heat"]),
     ),
+    // What operators ask, and how it travels; what comes of it is the binary's matter.
+    ("ops-api", May::Use(&[])),
     ("caravan", May::UseShipped),
     (
         "simulation",
@@ -79,7 +81,7 @@ const DRIVERS: [(&str, &[&str]); 6] = [
     ("tantivy", &["search"]),
     ("scylla", &["engine-cassandra"]),
     ("mongodb", &["engine-mongo", "testbed", "bench"]),
-    ("axum", &["http-api", "console", "bench"]),
+    ("axum", &["http-api", "ops-api", "console", "bench"]),
     ("hyper", &["http-api", "console", "bench", "judge"]),
 ];
 

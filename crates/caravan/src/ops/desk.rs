@@ -1,0 +1,403 @@
+//! Carries out what operators ask, whether it came over the wire or from this very process.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use async_trait::async_trait;
+use engine_api::{ControlStore, RealWorld, Remedy, World};
+use mover::{Certificate, Direction, MoveError, MoveName, Pace, Throttle, Wish};
+use ops_api::{Asked, Desk, Kind, Operator, Refusal, Request, Which};
+use router::ShardName;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use super::audit::Journal;
+use super::seen::Seen;
+use super::wanted::{Understood, Wanted, cutover_time};
+use crate::config::Config;
+use crate::map_command;
+use crate::shards::{Ground, OpenShards, Shards};
+
+/// Why it is throttled, if nobody says.
+const THROTTLED_BY_OPERATOR: &str = "the operator asked for it";
+const THROTTLED_FROM_THE_START: &str = "so it was started";
+
+#[derive(Debug)]
+pub struct OwnDesk {
+    place: Place,
+    world: Arc<dyn World>,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// The shards of this process.
+    Open {
+        control: Arc<dyn ControlStore>,
+        shards: OpenShards,
+        ground: Option<Ground>,
+    },
+    /// On servers: what is needed is opened when it is.
+    Servers {
+        config: Box<Config>,
+        control: OnceCell<Arc<dyn ControlStore>>,
+    },
+}
+
+/// What was asked, in the words of those who do it.
+enum Task {
+    Plan(Understood),
+    Start(Understood),
+    List,
+    Status(MoveName),
+    Ask(MoveName, Asked),
+    Certificate(MoveName, Direction),
+    Shards,
+    AddShard,
+    Audit,
+}
+
+#[async_trait]
+impl Desk for OwnDesk {
+    async fn carry_out(&self, request: Request, operator: &Operator) -> Result<Value, Refusal> {
+        let changes = request.changes();
+        let task = Task::of(request)?;
+        if !changes {
+            return self.answer(task).await;
+        }
+        let journal = Journal::new(self.control().await?);
+        let what = task.told();
+        let begun = journal.begin(self.world.as_ref(), operator, &what).await;
+        let number = begun.map_err(unavailable)?;
+        let answer = self.answer(task).await;
+        let outcome = match &answer {
+            Ok(_) => "done".to_owned(),
+            Err(refusal) => format!("refused: {refusal}"),
+        };
+        if let Err(error) = journal.settle(number, &outcome).await {
+            tracing::warn!(what, outcome, %error, "the audit journal was not told what came of a change");
+        }
+        answer
+    }
+}
+
+impl OwnDesk {
+    pub fn of_shards(shards: &Shards, world: Arc<dyn World>) -> OwnDesk {
+        let place = Place::Open {
+            control: shards.control.clone(),
+            shards: shards.engines.clone(),
+            ground: shards.ground.clone(),
+        };
+        OwnDesk { place, world }
+    }
+
+    pub fn of_servers(config: Config) -> OwnDesk {
+        OwnDesk {
+            place: Place::Servers {
+                config: Box::new(config),
+                control: OnceCell::new(),
+            },
+            world: Arc::new(RealWorld::new()),
+        }
+    }
+
+    async fn control(&self) -> Result<Arc<dyn ControlStore>, Refusal> {
+        match &self.place {
+            Place::Open { control, .. } => Ok(control.clone()),
+            Place::Servers { config, control } => {
+                let opened = control.get_or_try_init(|| Shards::control(config));
+                Ok(opened.await.map_err(unavailable)?.clone())
+            }
+        }
+    }
+
+    /// Both sides of a move, and where the map stands.
+    async fn sides(
+        &self,
+        wanted: &Understood,
+    ) -> Result<(Arc<dyn ControlStore>, mover::Shards), Refusal> {
+        match &self.place {
+            Place::Open {
+                control, shards, ..
+            } => Ok((control.clone(), shards.engines())),
+            Place::Servers { config, .. } => {
+                let between = [&wanted.source, &wanted.target];
+                let opened = Shards::for_a_move(config, between).await;
+                opened.map_err(unavailable)
+            }
+        }
+    }
+
+    async fn answer(&self, task: Task) -> Result<Value, Refusal> {
+        match task {
+            Task::Plan(wanted) => self.plan(&wanted).await,
+            Task::Start(wanted) => self.start(&wanted).await,
+            Task::List => {
+                let moves = mover::list(self.control().await?.as_ref()).await;
+                let moves = moves.map_err(refused)?.into_iter();
+                let seen = moves.map(|(name, record)| Seen::new(name, record).to_json());
+                Ok(seen.collect())
+            }
+            Task::Status(name) => {
+                let record = mover::status(self.control().await?.as_ref(), &name).await;
+                Ok(Seen::new(name, Some(record.map_err(refused)?)).to_json())
+            }
+            Task::Ask(name, asked) => self.ask(&name, asked).await,
+            Task::Certificate(name, direction) => {
+                let certificate = self.certificate(&name, direction).await?;
+                serde_json::to_value(certificate).map_err(|error| internal(&error.to_string()))
+            }
+            Task::Shards => self.shards().await,
+            Task::AddShard => self.add_shard().await,
+            Task::Audit => {
+                let entries = Journal::new(self.control().await?).entries().await;
+                Ok(json!(entries.map_err(unavailable)?))
+            }
+        }
+    }
+
+    async fn plan(&self, wanted: &Understood) -> Result<Value, Refusal> {
+        let (control, shards) = self.sides(wanted).await?;
+        let map = map_command::standing(&control).await.map_err(unavailable)?;
+        let plan = wanted.plan(&map).map_err(invalid)?;
+        let checked = mover::check(&control, &shards, &wanted.name, &plan).await;
+        let of_collection = map.collection(plan.collection);
+        let pieces = map_command::pieces(of_collection.map_err(|error| invalid(error.into()))?);
+        let owners = pieces.into_iter();
+        let owners = owners.map(|(keys, shard)| json!({"keys": keys, "shard": shard}));
+        Ok(json!({
+            "move": wanted.name,
+            "plan": plan,
+            "generation": map.generation,
+            "owners": owners.collect::<Vec<_>>(),
+            "refused": checked.as_ref().err().map(ToString::to_string),
+        }))
+    }
+
+    async fn start(&self, wanted: &Understood) -> Result<Value, Refusal> {
+        let (control, shards) = self.sides(wanted).await?;
+        let map = map_command::standing(&control).await.map_err(unavailable)?;
+        let (name, plan) = (&wanted.name, wanted.plan(&map).map_err(invalid)?);
+        mover::start(&control, &shards, name, &plan)
+            .await
+            .map_err(refused)?;
+        let control = control.as_ref();
+        if wanted.records_per_s.is_some() {
+            let throttle = Throttle {
+                records_per_second_max: wanted.records_per_s,
+                reason: THROTTLED_FROM_THE_START.to_owned(),
+            };
+            let set = mover::set_throttle(control, name, throttle).await;
+            set.map_err(refused)?;
+        }
+        if wanted.cutover.is_some() {
+            let set = mover::set_cutover_time(control, name, wanted.cutover).await;
+            set.map_err(refused)?;
+        }
+        let by_itself = wanted.cutover.map_or(String::new(), |time| {
+            format!("; it cuts over by itself {time}")
+        });
+        Ok(told(
+            name,
+            format!(
+                "{name}: {} of {} from {} to {}: begun; caravan move status shows how far it is{by_itself}",
+                map_command::scope_text(&plan.scope),
+                plan.collection,
+                plan.source,
+                plan.target
+            ),
+        ))
+    }
+
+    async fn ask(&self, name: &MoveName, asked: Asked) -> Result<Value, Refusal> {
+        let control = self.control().await?;
+        let control = control.as_ref();
+        let wish = async |wish: Wish| {
+            let asked = mover::ask(control, name, wish).await;
+            let wished = wish.name();
+            asked.map(|()| {
+                format!("it is to be {wished}; caravan move status shows what comes of it")
+            })
+        };
+        let pace = async |pace: Pace| {
+            let set = mover::set_pace(control, name, pace).await;
+            set.map(|()| match pace {
+                Pace::Paused => "stands still until caravan move resume".to_owned(),
+                Pace::Running => "goes on".to_owned(),
+            })
+        };
+        let said = match asked {
+            Asked::Pause {} => pace(Pace::Paused).await,
+            Asked::Resume {} => pace(Pace::Running).await,
+            Asked::Throttle {
+                records_per_s,
+                reason,
+            } => {
+                let throttle = Throttle {
+                    records_per_second_max: records_per_s,
+                    reason: reason.unwrap_or_else(|| THROTTLED_BY_OPERATOR.to_owned()),
+                };
+                let set = mover::set_throttle(control, name, throttle).await;
+                set.map(|()| match records_per_s {
+                    Some(most) => format!("at most {most} records a second"),
+                    None => "as fast as both sides allow".to_owned(),
+                })
+            }
+            Asked::Cutover { when: None } => wish(Wish::Cutover).await,
+            Asked::Cutover { when: Some(when) } => {
+                let time = cutover_time(&when).map_err(invalid)?;
+                let set = mover::set_cutover_time(control, name, time).await;
+                set.map(|()| match time {
+                    Some(time) => format!("it cuts over by itself {time}"),
+                    None => "it cuts over when somebody asks".to_owned(),
+                })
+            }
+            Asked::Rollback {} => wish(Wish::Rollback).await,
+            Asked::Complete {} => wish(Wish::Complete).await,
+            Asked::Abort {} => wish(Wish::Abort).await,
+        };
+        let said = said.map_err(refused)?;
+        Ok(told(name, format!("{name}: {said}")))
+    }
+
+    async fn certificate(
+        &self,
+        name: &MoveName,
+        direction: Direction,
+    ) -> Result<Certificate, Refusal> {
+        let control = self.control().await?;
+        // An unknown move is told apart from one that has not cut over.
+        let known = mover::status(control.as_ref(), name).await;
+        known.map_err(refused)?;
+        let found = mover::certificate(control.as_ref(), name, direction).await;
+        let why = match direction {
+            Direction::Cutover => "it has not cut over yet",
+            Direction::Rollback => "it was not rolled back",
+        };
+        found.map_err(refused)?.ok_or_else(|| {
+            let detail = format!("{name} has no certificate: {why}");
+            Refusal::new(Kind::NotFound, &detail)
+        })
+    }
+
+    /// Every shard with the keys that the map gives it; one that was just added has none.
+    async fn shards(&self) -> Result<Value, Refusal> {
+        let control = self.control().await?;
+        let map = map_command::standing(&control).await.map_err(unavailable)?;
+        let mut names: std::collections::BTreeSet<ShardName> =
+            map.shards().into_iter().cloned().collect();
+        if let Place::Open { shards, .. } = &self.place {
+            names.extend(shards.all().into_keys());
+        }
+        let shown = names.into_iter().map(|name| {
+            let keys = map.collections.iter().map(|(collection, of_collection)| {
+                let pieces = map_command::pieces(of_collection).into_iter();
+                let own = pieces.filter(|(_, shard)| *shard == name.as_str());
+                let own: Vec<String> = own.map(|(keys, _)| keys).collect();
+                (collection.to_string(), json!(own))
+            });
+            json!({"shard": name, "keys": keys.collect::<serde_json::Map<_, _>>()})
+        });
+        Ok(shown.collect())
+    }
+
+    async fn add_shard(&self) -> Result<Value, Refusal> {
+        let ground = match &self.place {
+            Place::Open { ground, .. } => ground.as_ref(),
+            Place::Servers { .. } => None,
+        };
+        let Some(ground) = ground else {
+            let detail = "shards are added to a data directory that is served; those of a layout stand in its file";
+            return Err(Refusal::new(Kind::Refused, detail));
+        };
+        let name = ground.add().await;
+        let name = name.map_err(|error| Refusal::new(Kind::Refused, &error.to_string()))?;
+        Ok(json!({
+            "shard": name,
+            "told": format!("{name} is there; it has no keys before caravan move start --to {name} brings it some"),
+        }))
+    }
+}
+
+impl Task {
+    fn of(request: Request) -> Result<Task, Refusal> {
+        let wanted = |moved: Value| {
+            let wanted = serde_json::from_value::<Wanted>(moved);
+            let wanted = wanted.map_err(|error| invalid(error.into()))?;
+            wanted.understood().map_err(invalid)
+        };
+        let named = |name: String| MoveName::new(name).map_err(refused);
+        Ok(match request {
+            Request::Plan { moved } => Task::Plan(wanted(moved)?),
+            Request::Start { moved } => Task::Start(wanted(moved)?),
+            Request::List => Task::List,
+            Request::Status { name } => Task::Status(named(name)?),
+            Request::Ask { name, asked } => Task::Ask(named(name)?, asked),
+            Request::Certificate { name, which } => Task::Certificate(
+                named(name)?,
+                match which {
+                    Which::Cutover => Direction::Cutover,
+                    Which::Rollback => Direction::Rollback,
+                },
+            ),
+            Request::Shards => Task::Shards,
+            Request::AddShard => Task::AddShard,
+            Request::Audit => Task::Audit,
+        })
+    }
+
+    /// For the audit journal.
+    fn told(&self) -> String {
+        match self {
+            Task::Start(wanted) => format!(
+                "start {}: {} from {} to {}",
+                wanted.name, wanted.collection, wanted.source, wanted.target
+            ),
+            Task::Ask(name, asked) => match asked {
+                Asked::Throttle {
+                    records_per_s: Some(most),
+                    ..
+                } => {
+                    format!("throttle {name}: {most} records a second")
+                }
+                Asked::Cutover { when: Some(when) } => format!("cutover {name}: {when}"),
+                asked => format!("{} {name}", asked.name()),
+            },
+            Task::AddShard => "add a shard".to_owned(),
+            Task::Plan(_)
+            | Task::List
+            | Task::Status(_)
+            | Task::Certificate(..)
+            | Task::Shards
+            | Task::Audit => "look".to_owned(),
+        }
+    }
+}
+
+fn told(name: &MoveName, sentence: String) -> Value {
+    json!({"move": name, "told": sentence})
+}
+
+fn refused(error: MoveError) -> Refusal {
+    let kind = match (&error, error.remedy()) {
+        (MoveError::NoMove { .. }, _) => Kind::NotFound,
+        (MoveError::Name { .. }, _) => Kind::Invalid,
+        (MoveError::NameTaken { .. } | MoveError::Unfit(_) | MoveError::Refused { .. }, _) => {
+            Kind::Refused
+        }
+        (_, Remedy::GiveUp) => Kind::Internal,
+        _ => Kind::Unavailable,
+    };
+    Refusal::new(kind, &error.to_string())
+}
+
+fn invalid(error: anyhow::Error) -> Refusal {
+    Refusal::new(Kind::Invalid, &error.to_string())
+}
+
+fn unavailable(error: anyhow::Error) -> Refusal {
+    Refusal::new(Kind::Unavailable, &error.to_string())
+}
+
+fn internal(detail: &str) -> Refusal {
+    Refusal::new(Kind::Internal, detail)
+}
