@@ -52,7 +52,8 @@ const MAP_EXAMPLES: &str = "\
 Examples:
   caravan map show --data /var/lib/caravan
   caravan map show --layout layouts/hybrid.toml --address mongo=mongodb://db1,db2/?replicaSet=shop
-  caravan map watch --config shop.toml";
+  caravan map watch --config shop.toml
+  caravan map split --config shop.toml --collection products --at phones/P-500";
 
 const RECONCILE_EXAMPLES: &str = "\
 Examples:
@@ -252,6 +253,20 @@ pub enum MapCommand {
         #[command(flatten)]
         place: PlaceArguments,
     },
+    /// Cut a range in two; both pieces stay where they are, and can be moved apart
+    Split(SplitArguments),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct SplitArguments {
+    /// A collection that is cut by ranges
+    #[arg(long, value_name = "COLLECTION")]
+    pub collection: String,
+    /// The first shard key of the second piece, its values with slashes; the last ones may be left out
+    #[arg(long, value_name = "KEY")]
+    pub at: String,
+    #[command(flatten)]
+    pub place: PlaceArguments,
 }
 
 /// Where the map is: on the servers of a layout, or in a directory that nothing serves.
@@ -336,7 +351,8 @@ impl MapCommand {
         match self {
             MapCommand::Show { place }
             | MapCommand::History { place }
-            | MapCommand::Watch { place } => place,
+            | MapCommand::Watch { place }
+            | MapCommand::Split(SplitArguments { place, .. }) => place,
         }
     }
 }

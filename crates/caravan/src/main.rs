@@ -101,10 +101,11 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         }
         Command::Map(command) => {
             let config = Config::load(&command.place().settings())?;
-            match command {
+            match &command {
                 MapCommand::Show { .. } => map_command::show(&config, out),
                 MapCommand::History { .. } => map_command::history(&config, out),
                 MapCommand::Watch { .. } => map_command::watch(&config, out),
+                MapCommand::Split(wish) => map_command::split(&config, wish, out),
             }
         }
     };

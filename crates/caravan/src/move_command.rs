@@ -4,6 +4,7 @@
 mod certifying;
 mod planning;
 mod showing;
+pub mod typed;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -95,11 +95,11 @@ pub struct Moved {
     #[command(flatten)]
     pub keys: MovedKeys,
     /// The shard that has the keys
-    #[arg(long, value_name = "SHARD")]
-    pub from: String,
+    #[arg(long, value_name = "SHARD", required_unless_present = "unpin")]
+    pub from: Option<String>,
     /// The shard that gets them
-    #[arg(long, value_name = "SHARD")]
-    pub to: String,
+    #[arg(long, value_name = "SHARD", required_unless_present = "unpin")]
+    pub to: Option<String>,
     /// How long the cutover may hold shoppers' requests; past it, it is given up
     #[arg(long, value_name = "N", default_value_t = FREEZE_MS_DEFAULT)]
     pub freeze_ms_max: u64,
@@ -120,6 +120,12 @@ pub struct MovedKeys {
     /// These shard keys, with commas in between; values of one key with slashes
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     pub keys: Vec<String>,
+    /// Keys from FROM up to before TO, as in cases/C-1..m; either end may be left open
+    #[arg(long, value_name = "FROM..TO")]
+    pub range: Option<String>,
+    /// These pinned keys, each back to the shard that the cut gives it
+    #[arg(long, value_name = "KEY", value_delimiter = ',', conflicts_with_all = ["from", "to"])]
+    pub unpin: Vec<String>,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -3,21 +3,19 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result};
 use engine_api::ControlStore;
-use layout::{Collection, Field, Scope, ShardKey, Slot, SlotRange, Value};
+use layout::{Collection, Scope};
 use mover::{MoveName, Plan, Throttle};
 use router::{Map, ShardName};
 use serde_json::json;
 
-use super::{Format, config_of};
+use super::{Format, config_of, typed};
 use crate::arguments::Moved;
+use crate::config::Config;
 use crate::map_command;
 use crate::shards::Shards;
 use crate::text::columns;
-
-/// Keys in one plan: it stands in the list of moves, which everybody reads every second.
-const KEYS_MAX: usize = 1_000;
 
 /// What a plan is judged by.
 struct Desk {
@@ -84,29 +82,59 @@ pub async fn start(moved: &Moved, out: &mut dyn Write) -> Result<()> {
 impl Desk {
     async fn open(moved: &Moved) -> Result<Desk> {
         let name = MoveName::new(&moved.named.name)?;
-        let collection = Collection::named(&moved.collection).ok_or_else(|| {
-            anyhow!(
-                "--collection {}: choose carts, orders, products or sessions",
-                moved.collection
-            )
-        })?;
-        let slots = moved.keys.slots.as_deref().map(slots).transpose()?;
-        let source = ShardName::new(&moved.from)?;
-        let target = ShardName::new(&moved.to)?;
+        let collection = typed::collection(&moved.collection)?;
+        let slots = moved.keys.slots.as_deref().map(typed::slots).transpose()?;
+        let told = |shard: &Option<String>| shard.as_deref().map(ShardName::new).transpose();
+        let (source, target) = (told(&moved.from)?, told(&moved.to)?);
         let config = config_of(&moved.named.place)?;
+        if !moved.keys.unpin.is_empty() {
+            return Desk::unpinning(&config, name, collection, moved).await;
+        }
+        let (source, target) = source
+            .zip(target)
+            .context("a move needs --from SHARD and --to SHARD")?;
         let (control, shards) = Shards::for_a_move(&config, [&source, &target]).await?;
         let map = map_command::standing(&control).await?;
-        let scope = match slots {
-            Some(slots) => Scope::Slots(slots),
-            None if moved.keys.all => Scope::All,
-            None => {
-                let fields = &map.collection(collection)?.shard_key;
-                Scope::Keys(keys(&moved.keys.keys, fields)?)
-            }
+        let fields = &map.collection(collection)?.shard_key;
+        let scope = match (slots, &moved.keys.range) {
+            (Some(slots), _) => Scope::Slots(slots),
+            (None, Some(range)) => typed::range(range, fields)?,
+            (None, None) if moved.keys.all => Scope::All,
+            (None, None) => Scope::Keys(typed::keys(&moved.keys.keys, fields)?),
         };
         let plan = Plan {
             collection,
             scope,
+            source,
+            target,
+            freeze_ms_max: moved.freeze_ms_max,
+        };
+        Ok(Desk {
+            control,
+            shards,
+            map,
+            name,
+            plan,
+        })
+    }
+
+    /// The map says where pinned keys are, and where the cut would have them.
+    async fn unpinning(
+        config: &Config,
+        name: MoveName,
+        collection: Collection,
+        moved: &Moved,
+    ) -> Result<Desk> {
+        let control = Shards::control(config).await?;
+        let map = map_command::standing(&control).await?;
+        let pinned = map.collection(collection)?;
+        let keys = typed::keys(&moved.keys.unpin, &pinned.shard_key)?;
+        let (source, target) = typed::unpinned(collection, pinned, &keys)?;
+        drop(control);
+        let (control, shards) = Shards::for_a_move(config, [&source, &target]).await?;
+        let plan = Plan {
+            collection,
+            scope: Scope::Keys(keys),
             source,
             target,
             freeze_ms_max: moved.freeze_ms_max,
@@ -131,84 +159,4 @@ fn told(desk: &Desk) -> String {
         plan.source,
         plan.target
     )
-}
-
-/// `0-1023,2048` as it is typed.
-fn slots(text: &str) -> Result<Vec<SlotRange>> {
-    let slot = |text: &str| -> Result<Slot> {
-        let number: u16 = text
-            .trim()
-            .parse()
-            .with_context(|| format!("--slots {text}: write slots as in 0-1023,2048-2100"))?;
-        Ok(Slot::try_from(number)?)
-    };
-    let range = |piece: &str| -> Result<SlotRange> {
-        let (first, last) = piece.split_once('-').unwrap_or((piece, piece));
-        let (first, last) = (slot(first)?, slot(last)?);
-        ensure!(
-            first <= last,
-            "--slots {piece}: the first slot comes first, as in 0-1023"
-        );
-        Ok(SlotRange { first, last })
-    };
-    text.split(',').map(range).collect()
-}
-
-/// Shard keys by the values that make them, in the order of the map.
-fn keys(texts: &[String], fields: &[Field]) -> Result<Vec<ShardKey>> {
-    ensure!(
-        texts.len() <= KEYS_MAX,
-        "--keys: {} of them, at most {KEYS_MAX} go in one move: move slots, or several times",
-        texts.len()
-    );
-    let names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
-    let key = |text: &String| -> Result<ShardKey> {
-        let values: Vec<Value> = match fields.len() {
-            1 => vec![Value::Text(text.clone())],
-            _ => text
-                .split('/')
-                .map(|value| Value::Text(value.to_owned()))
-                .collect(),
-        };
-        let whole = values.len() == fields.len() && !text.is_empty();
-        ensure!(whole, "--keys {text}: write each as {}", names.join("/"));
-        Ok(ShardKey::of(&values)?)
-    };
-    texts.iter().map(key).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_are_read_as_they_are_typed_and_bad_ones_are_named() {
-        let ranges = slots("0-1023,2048, 4000-4095").unwrap();
-        let pairs: Vec<(u16, u16)> = ranges
-            .iter()
-            .map(|range| (range.first.number(), range.last.number()))
-            .collect();
-        assert_eq!(pairs, [(0, 1023), (2048, 2048), (4000, 4095)]);
-        for (text, said) in [
-            ("", "write slots as in"),
-            ("a-b", "write slots as in"),
-            ("9-3", "the first slot comes first"),
-            ("0-4096", "slots go from 0 to 4095"),
-        ] {
-            let error = slots(text).unwrap_err().to_string();
-            assert!(error.contains(said), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn keys_have_as_many_values_as_the_map_says() {
-        let one = keys(&["a/b".to_owned()], &[Field::CartId]).unwrap();
-        assert_eq!(one, [ShardKey::of_text("a/b")]);
-        let fields = [Field::Category, Field::ProductId];
-        let two = keys(&["cases/C-1".to_owned()], &fields).unwrap();
-        let values = ["cases", "C-1"].map(|text| Value::Text(text.to_owned()));
-        assert_eq!(two[0].values(), values);
-        let error = keys(&["cases".to_owned()], &fields).unwrap_err();
-        assert!(error.to_string().contains("category/product_id"), "{error}");
-    }
 }
