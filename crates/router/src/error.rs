@@ -52,6 +52,8 @@ pub enum RouterError {
     },
     #[error("{places} requests are under way on shard {shard} already: try again later")]
     ShardBusy { shard: ShardName, places: usize },
+    #[error("shard {shard} is one more than the {most} that a running process can add: restart it")]
+    TooManyShards { shard: ShardName, most: usize },
     #[error("the request's time was over before it could be sent: ask again with more time")]
     OutOfTime,
     /// The change may be applied, now or before something newer replaced it.
@@ -88,6 +90,7 @@ impl RouterError {
             RouterError::Lease(error) => error.remedy(),
             RouterError::Limits(_)
             | RouterError::NoMap
+            | RouterError::TooManyShards { .. }
             | RouterError::Map(_)
             | RouterError::Clock(_)
             | RouterError::NotAWrite { .. }

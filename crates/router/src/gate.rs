@@ -95,14 +95,14 @@ impl Drop for Place<'_> {
 impl Router {
     /// The gates of all shards.
     pub fn gates(&self) -> impl Iterator<Item = (&ShardName, &Gate)> {
-        self.gates.iter()
+        self.shards.iter().map(|(name, shard)| (name, &shard.gate))
     }
 
     /// A place at the shard for as long as the request is there or waits for it; an
     /// error at once when those that its precedence may take are taken. A shard that
     /// is not the router's own has no gate.
     pub fn enter(&self, shard: &ShardName) -> Result<Place<'_>, RouterError> {
-        let Some(gate) = self.gates.get(shard) else {
+        let Some(gate) = self.gate(shard) else {
             return Ok(Place(None));
         };
         let places = self.limits.places(self.allowance.precedence);
@@ -114,7 +114,7 @@ impl Router {
 
     /// Tells the gate what became of a call; an answer earns the shard a part of a retry.
     pub fn settle<T, E>(&self, shard: &ShardName, answer: &Result<T, E>) {
-        if let (Some(gate), Ok(_)) = (self.gates.get(shard), answer) {
+        if let (Some(gate), Ok(_)) = (self.gate(shard), answer) {
             gate.earn(&self.limits);
         }
     }
@@ -126,8 +126,12 @@ impl Router {
         if self.time_left().is_some_and(|left| left <= pause) {
             return false;
         }
-        let gate = failed.and_then(|shard| self.gates.get(shard));
+        let gate = failed.and_then(|shard| self.gate(shard));
         gate.is_none_or(Gate::spend)
+    }
+
+    fn gate(&self, shard: &ShardName) -> Option<&Gate> {
+        self.shards.get(shard).map(|shard| &shard.gate)
     }
 }
 

@@ -31,6 +31,7 @@ mod read;
 mod revisions;
 mod router;
 mod serving;
+mod shards;
 mod survey;
 mod write;
 
@@ -47,5 +48,6 @@ pub use limits::{Limits, LimitsError};
 pub use map::{CollectionMap, Cut, Edit, Map, MapError, RangeStart, ShardName, SlotRun};
 pub use revisions::{ClockError, REVISION_STRIPES, RevisionClock};
 pub use router::{MapView, Router, RouterConfig};
+pub use shards::{Added, SHARDS_ADDED_MAX};
 pub use survey::{SurveyPage, SurveyPlace};
 pub use write::Written;

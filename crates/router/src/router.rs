@@ -1,6 +1,6 @@
 //! The router: shards, the current map, and what the write and read paths share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -12,7 +12,6 @@ use crate::allowance::Allowance;
 use crate::counts::RouterCounts;
 use crate::current::CurrentMap;
 use crate::error::RouterError;
-use crate::gate::Gate;
 use crate::hold::Lookout;
 use crate::keeper::MapKeeper;
 use crate::lease::{Lease, ProcessName};
@@ -20,6 +19,7 @@ use crate::limits::Limits;
 use crate::map::{Map, ShardName};
 use crate::read::Lanes;
 use crate::revisions::RevisionClock;
+use crate::shards::ShardTable;
 
 #[derive(Clone, Debug)]
 pub struct RouterConfig {
@@ -70,7 +70,7 @@ pub struct Router {
 /// What all requests share. Public only in name: it is what [`Router`] points to.
 #[derive(Debug)]
 pub struct Core {
-    pub(crate) shards: BTreeMap<ShardName, Arc<dyn Engine>>,
+    pub(crate) shards: ShardTable,
     pub(crate) keeper: MapKeeper,
     pub(crate) world: Arc<dyn World>,
     pub(crate) clock: RevisionClock,
@@ -81,7 +81,6 @@ pub struct Core {
     pub(crate) held: AtomicUsize,
     pub(crate) lookout: Lookout,
     pub(crate) lanes: Lanes,
-    pub(crate) gates: BTreeMap<ShardName, Gate>,
     pub(crate) counts: RouterCounts,
 }
 
@@ -115,13 +114,12 @@ impl Router {
         let writer = taken.map_or(config.writer, |taken| taken.writer);
         let keeper = MapKeeper::new(config.control);
         let map = keeper.load().await?.ok_or(RouterError::NoMap)?;
-        check_shards(&map, &config.shards)?;
-        let gate = |name: &ShardName| (name.clone(), Gate::new(&config.limits));
-        let gates = config.shards.keys().map(gate).collect();
+        let shards = ShardTable::new(config.shards, &config.limits);
+        shards.check(&map)?;
         let since = config.world.elapsed();
         let core = Core {
             clock: RevisionClock::new(writer, config.limits.clock_ahead_ms_max),
-            shards: config.shards,
+            shards,
             keeper,
             world: config.world,
             limits: config.limits,
@@ -131,7 +129,6 @@ impl Router {
             held: AtomicUsize::new(0),
             lookout: Lookout::default(),
             lanes: Lanes::default(),
-            gates,
             counts: RouterCounts::default(),
         };
         let router = Router {
@@ -162,7 +159,7 @@ impl Router {
     /// Publishes the next map and serves under it at once. On a lost race the
     /// standing map is installed before the error is returned.
     pub async fn publish(&self, map: Map) -> Result<Generation, RouterError> {
-        check_shards(&map, &self.shards)?;
+        self.shards.check(&map)?;
         match self.keeper.publish(&map).await {
             Ok(()) => self.install(Arc::new(map)),
             Err(error) => {
@@ -179,15 +176,16 @@ impl Router {
         if map.generation <= current {
             return Ok(current);
         }
-        check_shards(&map, &self.shards)?;
+        self.shards.check(&map)?;
         self.current.install(map, self.world.elapsed());
         Ok(self.map().generation)
     }
 
     pub(crate) fn engine(&self, shard: &ShardName) -> &Arc<dyn Engine> {
-        self.shards
-            .get(shard)
+        let shard = self.shards.get(shard);
+        &shard
             .expect("a map is installed only if every shard it names is here")
+            .engine
     }
 
     pub(crate) async fn pause(&self) {
@@ -226,12 +224,4 @@ pub(crate) fn of_shard(shard: &ShardName) -> impl FnOnce(EngineError) -> RouterE
         shard: shard.clone(),
         source,
     }
-}
-
-fn check_shards(
-    map: &Map,
-    shards: &BTreeMap<ShardName, Arc<dyn Engine>>,
-) -> Result<(), RouterError> {
-    let known: BTreeSet<ShardName> = shards.keys().cloned().collect();
-    Ok(map.check(&known)?)
 }

@@ -168,6 +168,6 @@ impl Router {
         let unknown = || MapError::UnknownShard {
             shard: shard.clone(),
         };
-        Ok(self.shards.get(shard).ok_or_else(unknown)?)
+        Ok(&self.shards.get(shard).ok_or_else(unknown)?.engine)
     }
 }
