@@ -16,6 +16,8 @@
 mod limits;
 
 mod plan;
+pub mod spread;
+mod steps;
 mod wish;
 
 mod phase;
@@ -43,4 +45,5 @@ pub use record::{GivenUp, MoveState, Shown, Throttle, ask, set_pace, set_throttl
 pub use registry::{
     MOVES_LISTED_MAX, MOVES_NAME, MOVES_RUNNING_MAX, check, list, list_unless, start,
 };
+pub use steps::{Step, steps};
 pub use wish::{Pace, Wish};
