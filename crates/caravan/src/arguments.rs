@@ -1,6 +1,7 @@
 //! What can be typed behind `caravan`, and the help that explains it.
 
 mod moves;
+mod shards;
 
 use std::path::PathBuf;
 
@@ -9,7 +10,8 @@ use layout::Load;
 use layout::schema::Part;
 use shop_service::{Place, ReconcileLimits};
 
-pub use moves::{CertificateArguments, MoveCommand, Moved, NamedMove};
+pub use moves::{CertificateArguments, MoveCommand, Moved, NamedMove, NamedMoves, Which};
+pub use shards::{AddedShard, NamedShard, ShardCommand};
 
 /// Keeps an online shop's carts, orders, products and sessions, and moves them
 /// while shoppers keep buying.
@@ -97,6 +99,9 @@ pub enum Command {
     /// Move keys from one shard to another while shoppers keep buying
     #[command(subcommand)]
     Move(MoveCommand),
+    /// Add shards to a layout on servers while it is served, and take them away again
+    #[command(subcommand)]
+    Shard(ShardCommand),
     /// Look at every record, mend what crashes left half-done, and name what only people can decide
     #[command(after_help = RECONCILE_EXAMPLES)]
     Reconcile(ReconcileArguments),

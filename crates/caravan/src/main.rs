@@ -31,6 +31,8 @@ mod map_command;
 
 mod move_command;
 
+mod shard_command;
+
 mod history_command;
 
 mod reconcile_command;
@@ -79,6 +81,7 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
             return reconcile_command::run(&Config::load(&wish.settings())?, &wish, out);
         }
         Command::Move(command) => return move_command::run(&command, out),
+        Command::Shard(command) => shard_command::run(&command, out),
         Command::Serve { sample, settings } => {
             let filling = if sample {
                 serve::Filling::Sample

@@ -4,6 +4,7 @@
 mod history;
 mod moves;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,7 @@ use router::ShardName;
 use search::{Counts, ProductIndex};
 
 use crate::metered::{BOUNDS_US, Metered};
+use crate::shards::OpenShards;
 
 pub use moves::MoveFigures;
 
@@ -37,7 +39,7 @@ pub struct TaskCounts {
 /// Everything that is read at a scrape; nothing is counted twice.
 #[derive(Debug)]
 pub struct Figures {
-    pub shards: Vec<(ShardName, Arc<Metered>)>,
+    pub shards: OpenShards,
     pub tasks: Arc<TaskCounts>,
     pub search: Arc<Counts>,
     pub index: Arc<ProductIndex>,
@@ -46,6 +48,9 @@ pub struct Figures {
     pub moves: Arc<MoveFigures>,
     pub world: Arc<dyn World>,
 }
+
+/// The shards as they are at one scrape.
+type Open = BTreeMap<ShardName, Arc<Metered>>;
 
 /// A figure of each shard in this process: name, help and where it stands.
 type EmbeddedFigure = (&'static str, &'static str, fn(&EmbeddedEngine) -> u64);
@@ -65,9 +70,10 @@ const EMBEDDED_COUNTERS: [EmbeddedFigure; 2] = [
 
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        self.encode_latency(&mut encoder)?;
-        self.encode_failures(&mut encoder)?;
-        self.encode_embedded(&mut encoder)?;
+        let shards = self.shards.all();
+        encode_latency(&shards, &mut encoder)?;
+        encode_failures(&shards, &mut encoder)?;
+        encode_embedded(&shards, &mut encoder)?;
         self.encode_tasks(&mut encoder)?;
         self.encode_search(&mut encoder)?;
         self.moves.encode(&mut encoder)?;
@@ -76,81 +82,6 @@ impl Collector for Figures {
 }
 
 impl Figures {
-    fn encode_latency(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let mut family = encoder.encode_descriptor(
-            "caravan_engine_operation_seconds",
-            "Time an engine took to answer",
-            None,
-            MetricType::Histogram,
-        )?;
-        for (shard, metered) in &self.shards {
-            for (operation, meter) in metered.meters() {
-                let counts = meter.counts();
-                let all: u64 = counts.iter().sum();
-                if all == 0 {
-                    continue;
-                }
-                let bounds = BOUNDS_US.iter().map(|us| f64::from(*us) / 1e6);
-                let bounds = bounds.chain([f64::INFINITY]);
-                let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
-                let labels = [("shard", shard.as_str()), ("operation", operation.name())];
-                family
-                    .encode_family(&labels)?
-                    .encode_histogram::<NoLabelSet>(meter.sum_s(), all, &buckets, None)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn encode_failures(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let mut family = encoder.encode_descriptor(
-            "caravan_engine_operation_failures",
-            "Operations that an engine answered with an error",
-            None,
-            MetricType::Counter,
-        )?;
-        for (shard, metered) in &self.shards {
-            for (operation, meter) in metered.meters() {
-                let failures = meter.failures.load(Ordering::Relaxed);
-                if failures > 0 {
-                    let labels = [("shard", shard.as_str()), ("operation", operation.name())];
-                    family
-                        .encode_family(&labels)?
-                        .encode_counter::<NoLabelSet, _, u64>(&failures, None)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn encode_embedded(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        for (name, help, count) in EMBEDDED_COUNTERS {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (shard, engine) in self.embedded() {
-                family
-                    .encode_family(&[("shard", shard.as_str())])?
-                    .encode_counter::<NoLabelSet, _, u64>(&count(engine), None)?;
-            }
-        }
-        let mut family = encoder.encode_descriptor(
-            "caravan_engine_journal_entries",
-            "Journal entries written and not yet trimmed",
-            None,
-            MetricType::Gauge,
-        )?;
-        for (shard, engine) in self.embedded() {
-            family
-                .encode_family(&[("shard", shard.as_str())])?
-                .encode_gauge(&engine.journal_entries())?;
-        }
-        Ok(())
-    }
-
-    fn embedded(&self) -> impl Iterator<Item = (&ShardName, &EmbeddedEngine)> {
-        let shards = self.shards.iter();
-        shards.filter_map(|(shard, metered)| Some((shard, metered.as_embedded()?)))
-    }
-
     fn encode_tasks(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let tasks = &self.tasks;
         let figures = [
@@ -261,6 +192,81 @@ impl Figures {
             lag_us.max(0) as f64 / 1e6,
         )
     }
+}
+
+fn encode_latency(shards: &Open, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(
+        "caravan_engine_operation_seconds",
+        "Time an engine took to answer",
+        None,
+        MetricType::Histogram,
+    )?;
+    for (shard, metered) in shards {
+        for (operation, meter) in metered.meters() {
+            let counts = meter.counts();
+            let all: u64 = counts.iter().sum();
+            if all == 0 {
+                continue;
+            }
+            let bounds = BOUNDS_US.iter().map(|us| f64::from(*us) / 1e6);
+            let bounds = bounds.chain([f64::INFINITY]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
+            let labels = [("shard", shard.as_str()), ("operation", operation.name())];
+            family
+                .encode_family(&labels)?
+                .encode_histogram::<NoLabelSet>(meter.sum_s(), all, &buckets, None)?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_failures(shards: &Open, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(
+        "caravan_engine_operation_failures",
+        "Operations that an engine answered with an error",
+        None,
+        MetricType::Counter,
+    )?;
+    for (shard, metered) in shards {
+        for (operation, meter) in metered.meters() {
+            let failures = meter.failures.load(Ordering::Relaxed);
+            if failures > 0 {
+                let labels = [("shard", shard.as_str()), ("operation", operation.name())];
+                family
+                    .encode_family(&labels)?
+                    .encode_counter::<NoLabelSet, _, u64>(&failures, None)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn encode_embedded(shards: &Open, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    for (name, help, count) in EMBEDDED_COUNTERS {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (shard, engine) in embedded(shards) {
+            family
+                .encode_family(&[("shard", shard.as_str())])?
+                .encode_counter::<NoLabelSet, _, u64>(&count(engine), None)?;
+        }
+    }
+    let mut family = encoder.encode_descriptor(
+        "caravan_engine_journal_entries",
+        "Journal entries written and not yet trimmed",
+        None,
+        MetricType::Gauge,
+    )?;
+    for (shard, engine) in embedded(shards) {
+        family
+            .encode_family(&[("shard", shard.as_str())])?
+            .encode_gauge(&engine.journal_entries())?;
+    }
+    Ok(())
+}
+
+fn embedded(shards: &Open) -> impl Iterator<Item = (&ShardName, &EmbeddedEngine)> {
+    let shards = shards.iter();
+    shards.filter_map(|(shard, metered)| Some((shard, metered.as_embedded()?)))
 }
 
 fn counter(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: u64) -> fmt::Result {

@@ -2,8 +2,12 @@
 //! the processes that serve do the work.
 
 mod certifying;
+mod everywhere;
+mod grouping;
 mod planning;
 mod showing;
+mod sizing;
+mod spreading;
 pub mod typed;
 
 use std::io::Write;
@@ -14,7 +18,7 @@ use anyhow::{Context, Result, ensure};
 use engine_api::ControlStore;
 use mover::{MoveName, Pace, Throttle, Wish};
 
-use crate::arguments::{MoveCommand, NamedMove, PlaceArguments};
+use crate::arguments::{MoveCommand, NamedMove, NamedMoves, PlaceArguments};
 use crate::config::Config;
 use crate::shards::Shards;
 
@@ -40,12 +44,27 @@ pub fn run(command: &MoveCommand, out: &mut dyn Write) -> Result<ExitCode> {
 
 async fn carry_out(command: &MoveCommand, out: &mut dyn Write) -> Result<ExitCode> {
     match command {
+        MoveCommand::Plan { moved, json } if spreading::is_asked(moved) => {
+            spreading::plan(moved, Format::of(json), out).await?;
+        }
+        MoveCommand::Start { moved } if spreading::is_asked(moved) => {
+            spreading::start(moved, out).await?;
+        }
         MoveCommand::Plan { moved, json } => planning::plan(moved, Format::of(json), out).await?,
         MoveCommand::Start { moved } => planning::start(moved, out).await?,
         MoveCommand::Status { named, json } => {
-            let (name, control) = open(named).await?;
-            let record = mover::status(control.as_ref(), &name).await?;
-            showing::status(&name, &record, Format::of(json), out)?;
+            let control = control_of(&named.place).await?;
+            let moves = grouping::named(control.as_ref(), &named.which).await?;
+            match (&named.which.name, moves.as_slice()) {
+                (Some(_), [(name, record)]) => {
+                    showing::status(name, record, Format::of(json), out)?;
+                }
+                _ => {
+                    let some = |(name, record)| (name, Some(record));
+                    let moves: Vec<_> = moves.into_iter().map(some).collect();
+                    showing::list(&moves, Format::of(json), out)?;
+                }
+            }
         }
         MoveCommand::List { place, json } => {
             let control = control_of(place).await?;
@@ -79,23 +98,31 @@ async fn carry_out(command: &MoveCommand, out: &mut dyn Write) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-async fn ask(named: &NamedMove, wish: Wish, out: &mut dyn Write) -> Result<()> {
-    let (name, control) = open(named).await?;
-    mover::ask(control.as_ref(), &name, wish).await?;
-    writeln!(
-        out,
-        "{name}: it is to be {}; caravan move status shows what comes of it",
-        wish.name()
-    )?;
+async fn ask(named: &NamedMoves, wish: Wish, out: &mut dyn Write) -> Result<()> {
+    let control = control_of(&named.place).await?;
+    for (name, record) in grouping::named(control.as_ref(), &named.which).await? {
+        if named.which.group.is_some() && grouping::is_done(&record.state.phase, wish) {
+            writeln!(out, "{name}: is {} already", record.state.phase.name())?;
+            continue;
+        }
+        mover::ask(control.as_ref(), &name, wish).await?;
+        writeln!(
+            out,
+            "{name}: it is to be {}; caravan move status shows what comes of it",
+            wish.name()
+        )?;
+    }
     Ok(())
 }
 
-async fn pace(named: &NamedMove, pace: Pace, out: &mut dyn Write) -> Result<()> {
-    let (name, control) = open(named).await?;
-    mover::set_pace(control.as_ref(), &name, pace).await?;
-    match pace {
-        Pace::Paused => writeln!(out, "{name}: stands still until caravan move resume")?,
-        Pace::Running => writeln!(out, "{name}: goes on")?,
+async fn pace(named: &NamedMoves, pace: Pace, out: &mut dyn Write) -> Result<()> {
+    let control = control_of(&named.place).await?;
+    for (name, _) in grouping::named(control.as_ref(), &named.which).await? {
+        mover::set_pace(control.as_ref(), &name, pace).await?;
+        match pace {
+            Pace::Paused => writeln!(out, "{name}: stands still until caravan move resume")?,
+            Pace::Running => writeln!(out, "{name}: goes on")?,
+        }
     }
     Ok(())
 }
@@ -109,7 +136,7 @@ async fn control_of(place: &PlaceArguments) -> Result<Arc<dyn ControlStore>> {
     Shards::control(&config_of(place)?).await
 }
 
-fn config_of(place: &PlaceArguments) -> Result<Config> {
+pub fn config_of(place: &PlaceArguments) -> Result<Config> {
     let config = Config::load(&place.settings())?;
     // The process that serves a directory has it locked, and without one nothing moves.
     ensure!(
@@ -120,7 +147,7 @@ fn config_of(place: &PlaceArguments) -> Result<Config> {
 }
 
 /// Engines elsewhere need more than a clock.
-fn runtime() -> Result<tokio::runtime::Runtime> {
+pub fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

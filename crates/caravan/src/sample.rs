@@ -201,7 +201,7 @@ mod tests {
         );
         for collection in [Collection::Carts, Collection::Sessions] {
             let mut found = Vec::new();
-            for engine in shards.engines().values() {
+            for engine in shards.engines.engines().values() {
                 let scan = Scan {
                     collection,
                     scope: Scope::All,

@@ -14,6 +14,8 @@ pub mod signals;
 
 mod tasks;
 
+mod late;
+
 mod moves;
 
 mod upkeep;
@@ -35,7 +37,9 @@ use crate::config::Config;
 use crate::logging;
 use crate::metrics::{Figures, MoveFigures, TaskCounts};
 use crate::sample::{Presence, Sample};
-use crate::shards::Shards;
+use crate::secrets;
+use crate::shards::{LateShards, Shards};
+use late::Late;
 use moves::Moves;
 use signals::Stop;
 use tasks::Tasks;
@@ -114,12 +118,7 @@ async fn serve(
     let shop = Arc::new(shards.shop(world.clone(), config.shop.clone()));
     let feeds = feeds(&shop, shards)?;
     let index = Arc::new(ProductIndex::new()?);
-    let follower = Follower::new(
-        index.clone(),
-        shards.router.clone(),
-        shards.engines(),
-        world.clone(),
-    );
+    let follower = Follower::new(index.clone(), shards.router.clone(), world.clone());
     let counts = Arc::new(TaskCounts::default());
     let move_figures = Arc::new(MoveFigures::default());
     let app = App::new(AppConfig {
@@ -131,9 +130,10 @@ async fn serve(
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: option_env!("CARAVAN_BUILD_COMMIT").map(str::to_owned),
         },
+        troubles: shards.late.clone().map(|late| Arc::new(late) as _),
         docs_link: None,
         registry: registry(Figures {
-            shards: shards.engines.clone().into_iter().collect(),
+            shards: shards.engines.clone(),
             tasks: counts.clone(),
             search: follower.counts(),
             index,
@@ -149,7 +149,7 @@ async fn serve(
         .local_addr()
         .context("the system does not say what address it gave")?;
     let mut tasks = Tasks::start(follower)?;
-    tasks.spawn(tasks::sweep(shop, counts.clone()));
+    tasks.spawn(tasks::sweep(shop.clone(), counts.clone()));
     for (_, feed) in feeds {
         tasks.feed(feed);
     }
@@ -157,8 +157,21 @@ async fn serve(
     if config.layout.is_some() {
         tasks.moves(Moves::new(config, shards, world.clone(), move_figures));
     }
+    if let Some(late) = &shards.late {
+        tasks.late(Late {
+            shards: late.clone(),
+            shop: shop.clone(),
+            control: shards.control.clone(),
+            world: world.clone(),
+        });
+    }
     let upkeep = config.upkeep.clone();
-    tasks.spawn(tasks::maintain(shards.engines(), world, upkeep, counts));
+    tasks.spawn(tasks::maintain(
+        shards.engines.clone(),
+        world,
+        upkeep,
+        counts,
+    ));
     let note = match presence {
         Presence::Written => ", sample: written now",
         Presence::Found => ", sample: there",
@@ -168,7 +181,7 @@ async fn serve(
         out,
         "caravan is open at http://{address} (data: {}, shards: {}{note})",
         config.data.display(),
-        shards.engines.len(),
+        shards.engines.all().len(),
     )?;
     out.flush()?;
     let mut asked = stop.clone();
@@ -186,7 +199,7 @@ async fn serve(
 fn feeds(shop: &Shop, shards: &Shards) -> Result<Vec<(ShardName, Feed)>> {
     let mut feeds = Vec::new();
     for name in shards.history_sources() {
-        let source = shards.engines[&name].clone();
+        let source = shards.engines.all()[&name].clone();
         let control = shards.control.clone();
         let limits = feed::Limits::default();
         if let Some(feed) = archive_feed(shop, &name, source, control, limits) {
@@ -200,6 +213,13 @@ fn registry(figures: Figures) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(figures));
     registry
+}
+
+impl http_api::Troubles for LateShards {
+    fn troubles(&self) -> Vec<String> {
+        let troubles = LateShards::troubles(self).into_iter();
+        troubles.map(|trouble| secrets::masked(&trouble)).collect()
+    }
 }
 
 /// The names of products, as the interface asks for them.

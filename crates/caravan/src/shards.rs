@@ -13,6 +13,9 @@
 
 mod deployed;
 mod embedded;
+mod growing;
+mod late;
+mod roster;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,6 +38,11 @@ use crate::config::Config;
 use crate::faults;
 use crate::metered::Metered;
 
+pub use deployed::{Plan, Spot, history_shard};
+pub use growing::OpenShards;
+pub use late::{LOOK_EVERY as LATE_LOOK_EVERY, LateShards};
+pub use roster::{Listed, Roster};
+
 /// Shards in one process: each has threads, files and a cache of its own.
 pub const SHARDS_MAX: u16 = 16;
 
@@ -45,7 +53,9 @@ const WRITER: Writer = Writer::numbered(0);
 #[derive(Debug)]
 pub struct Shards {
     pub router: Arc<Router>,
-    pub engines: BTreeMap<ShardName, Arc<Metered>>,
+    pub engines: OpenShards,
+    /// Looks for shards that were added after this process began, where a layout has them on servers.
+    pub late: Option<LateShards>,
     /// Where the map stands.
     pub control: Arc<dyn ControlStore>,
     /// Where finished orders go, if the layout keeps them apart.
@@ -57,8 +67,8 @@ pub struct Shards {
 }
 
 /// One shard, and its control store if it has one.
-struct Opened {
-    engine: Arc<Metered>,
+pub struct Opened {
+    pub engine: Arc<Metered>,
     control: Option<Arc<dyn ControlStore>>,
 }
 
@@ -97,10 +107,10 @@ impl Shards {
         }
     }
 
-    /// The control store and two shards of a layout, to judge a move between them; no lease is taken.
+    /// The control store and some shards of a layout, to judge moves between them; no lease is taken.
     pub async fn for_a_move(
         config: &Config,
-        between: [&ShardName; 2],
+        between: &[&ShardName],
     ) -> Result<(Arc<dyn ControlStore>, BTreeMap<ShardName, Arc<dyn Engine>>)> {
         let file = config.layout.as_deref();
         let file = file.context("a move is judged on a layout: name one with --layout FILE")?;
@@ -201,7 +211,8 @@ impl Shards {
         });
         Ok(Shards {
             router,
-            engines,
+            engines: OpenShards::new(engines),
+            late: None,
             control,
             history,
             policies: Policies::default(),
@@ -228,14 +239,10 @@ impl Shards {
         let Some(history) = &self.history else {
             return Vec::new();
         };
-        let keeps_orders = |engine: &Metered| {
-            let collections = &engine.capabilities().collections;
-            collections.contains(&Collection::Orders)
-        };
-        self.engines
-            .iter()
-            .filter(|(name, engine)| *name != history.shard() && keeps_orders(engine))
-            .map(|(name, _)| name.clone())
+        let engines = self.engines.all().into_iter();
+        engines
+            .filter(|(name, engine)| name != history.shard() && keeps_orders(engine))
+            .map(|(name, _)| name)
             .collect()
     }
 
@@ -251,10 +258,12 @@ impl Shards {
             tracing::warn!(%error, "the lease could not be given up: it will run out");
         }
     }
+}
 
-    pub fn engines(&self) -> BTreeMap<ShardName, Arc<dyn Engine>> {
-        as_engines(&self.engines)
-    }
+/// Whether finished orders may come from it.
+pub fn keeps_orders(engine: &Metered) -> bool {
+    let collections = &engine.capabilities().collections;
+    collections.contains(&Collection::Orders)
 }
 
 fn as_engines(engines: &BTreeMap<ShardName, Arc<Metered>>) -> BTreeMap<ShardName, Arc<dyn Engine>> {

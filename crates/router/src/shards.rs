@@ -117,7 +117,12 @@ impl Router {
         self.shards.add(name, Shard::new(engine, &self.limits))
     }
 
-    /// The shards that this router has, with or without keys.
+    /// A shard that this router has, with or without keys.
+    pub fn shard(&self, name: &ShardName) -> Option<&Arc<dyn Engine>> {
+        self.shards.get(name).map(|shard| &shard.engine)
+    }
+
+    /// All that it has.
     pub fn shard_names(&self) -> BTreeSet<ShardName> {
         self.shards.iter().map(|(name, _)| name.clone()).collect()
     }

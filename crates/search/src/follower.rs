@@ -78,7 +78,6 @@ pub struct Progress<'a> {
 struct Sources {
     index: Arc<ProductIndex>,
     router: Arc<Router>,
-    shards: BTreeMap<ShardName, Arc<dyn Engine>>,
     world: Arc<dyn World>,
     counts: Arc<Counts>,
     progress: Box<dyn Fn(Progress<'_>) + Send + Sync>,
@@ -99,17 +98,11 @@ struct Following {
 struct Owners(CollectionMap);
 
 impl Follower {
-    pub fn new(
-        index: Arc<ProductIndex>,
-        router: Arc<Router>,
-        shards: BTreeMap<ShardName, Arc<dyn Engine>>,
-        world: Arc<dyn World>,
-    ) -> Follower {
+    pub fn new(index: Arc<ProductIndex>, router: Arc<Router>, world: Arc<dyn World>) -> Follower {
         Follower {
             sources: Sources {
                 index,
                 router,
-                shards,
                 world,
                 counts: Arc::default(),
                 progress: Box::new(|_| {}),
@@ -269,9 +262,12 @@ impl Sources {
     }
 
     fn engine(&self, shard: &ShardName) -> Result<&Arc<dyn Engine>, FollowError> {
-        self.shards.get(shard).ok_or_else(|| FollowError::NoShard {
-            shard: shard.clone(),
-        })
+        // The router has those too that came after this follower.
+        self.router
+            .shard(shard)
+            .ok_or_else(|| FollowError::NoShard {
+                shard: shard.clone(),
+            })
     }
 }
 

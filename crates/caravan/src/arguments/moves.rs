@@ -13,7 +13,9 @@ Examples:
   caravan move start …      the same, and it begins; a serving process does the work
   caravan move status --config shop.toml --name carts-1
   caravan move cutover --config shop.toml --name carts-1      when it is ready
-  caravan move rollback …   or complete, when it has settled";
+  caravan move rollback …   or complete, when it has settled
+  caravan move plan --config shop.toml --name grow --rebalance --onto shard-3
+  caravan move cutover --config shop.toml --group grow        all that were started under that name";
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = MOVE_EXAMPLES)]
@@ -34,7 +36,7 @@ pub enum MoveCommand {
     /// Show how far a move is, what differs, and why the last cutover was given up
     Status {
         #[command(flatten)]
-        named: NamedMove,
+        named: NamedMoves,
         /// Print for programs
         #[arg(long)]
         json: bool,
@@ -48,9 +50,9 @@ pub enum MoveCommand {
         json: bool,
     },
     /// Stand still: nothing is copied, compared or cut over
-    Pause(NamedMove),
+    Pause(NamedMoves),
     /// Go on after a pause
-    Resume(NamedMove),
+    Resume(NamedMoves),
     /// Say how fast records are copied
     Throttle {
         #[command(flatten)]
@@ -63,13 +65,13 @@ pub enum MoveCommand {
         reason: String,
     },
     /// Give the keys to the target, once the move is ready
-    Cutover(NamedMove),
+    Cutover(NamedMoves),
     /// Give the keys back to the source, after a cutover
-    Rollback(NamedMove),
+    Rollback(NamedMoves),
     /// Let the target keep the keys; there is no way back any more
-    Complete(NamedMove),
+    Complete(NamedMoves),
     /// End the move before its cutover
-    Abort(NamedMove),
+    Abort(NamedMoves),
     /// Show the certificate of a cutover or rollback, and whether it still holds
     Certificate(CertificateArguments),
 }
@@ -84,22 +86,45 @@ pub struct NamedMove {
     pub place: PlaceArguments,
 }
 
+/// One move, or all that were started together.
+#[derive(Clone, Debug, Args)]
+pub struct NamedMoves {
+    #[command(flatten)]
+    pub which: Which,
+    #[command(flatten)]
+    pub place: PlaceArguments,
+}
+
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Which {
+    /// The move
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// All moves that --rebalance or --drain started under this name
+    #[arg(long, value_name = "NAME")]
+    pub group: Option<String>,
+}
+
 /// What is to be moved.
 #[derive(Clone, Debug, Args)]
 pub struct Moved {
     #[command(flatten)]
     pub named: NamedMove,
-    /// carts, orders, products or sessions
-    #[arg(long, value_name = "COLLECTION")]
-    pub collection: String,
+    /// carts, orders, products or sessions; several moves at once take all of them
+    #[arg(long, value_name = "COLLECTION", required_unless_present_any = ["rebalance", "drain"])]
+    pub collection: Option<String>,
     #[command(flatten)]
     pub keys: MovedKeys,
     /// The shard that has the keys
-    #[arg(long, value_name = "SHARD", required_unless_present = "unpin")]
+    #[arg(long, value_name = "SHARD", required_unless_present_any = ["unpin", "rebalance", "drain"])]
     pub from: Option<String>,
     /// The shard that gets them
-    #[arg(long, value_name = "SHARD", required_unless_present = "unpin")]
+    #[arg(long, value_name = "SHARD", required_unless_present_any = ["unpin", "rebalance", "drain"])]
     pub to: Option<String>,
+    /// The shard that a rebalance fills
+    #[arg(long, value_name = "SHARD", requires = "rebalance")]
+    pub onto: Option<String>,
     /// How long the cutover may hold shoppers' requests; past it, it is given up
     #[arg(long, value_name = "N", default_value_t = FREEZE_MS_DEFAULT)]
     pub freeze_ms_max: u64,
@@ -126,6 +151,12 @@ pub struct MovedKeys {
     /// These pinned keys, each back to the shard that the cut gives it
     #[arg(long, value_name = "KEY", value_delimiter = ',', conflicts_with_all = ["from", "to"])]
     pub unpin: Vec<String>,
+    /// Several moves that bring the shard of --onto its 1/N of the slots, taken evenly from the others
+    #[arg(long, requires = "onto", conflicts_with_all = ["from", "to"])]
+    pub rebalance: bool,
+    /// Several moves that leave this shard nothing: its keys go to the others evenly
+    #[arg(long, value_name = "SHARD", conflicts_with_all = ["from", "to"])]
+    pub drain: Option<String>,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -1,5 +1,6 @@
 //! `caravan move plan` and `start`: what is to be moved, and whether it can be.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use mover::{MoveName, Plan, Throttle};
 use router::{Map, ShardName};
 use serde_json::json;
 
-use super::{Format, config_of, typed};
+use super::{Format, config_of, everywhere, showing, sizing, typed};
 use crate::arguments::Moved;
 use crate::config::Config;
 use crate::map_command;
@@ -19,6 +20,7 @@ use crate::text::columns;
 
 /// What a plan is judged by.
 struct Desk {
+    config: Config,
     control: Arc<dyn ControlStore>,
     shards: mover::Shards,
     map: Arc<Map>,
@@ -28,8 +30,11 @@ struct Desk {
 
 pub async fn plan(moved: &Moved, format: Format, out: &mut dyn Write) -> Result<()> {
     let desk = Desk::open(moved).await?;
-    let checked = mover::check(&desk.control, &desk.shards, &desk.name, &desk.plan).await;
+    let checked = desk.check().await;
     let pieces = map_command::pieces(desk.map.collection(desk.plan.collection)?);
+    let size = sizing::size(desk.shards[&desk.plan.source].as_ref(), &desk.plan).await?;
+    let before = sizing::freezes(&mover::list(desk.control.as_ref()).await?);
+    let forecast = size.forecast(moved.records_per_s).as_secs_f64();
     match format {
         Format::Json => {
             let owners = pieces
@@ -40,6 +45,10 @@ pub async fn plan(moved: &Moved, format: Format, out: &mut dyn Write) -> Result<
                 "plan": desk.plan,
                 "generation": desk.map.generation,
                 "owners": owners.collect::<Vec<_>>(),
+                "size": size,
+                "forecast_s": forecast,
+                "freezes_ms_before": before,
+                "steps": showing::steps_json(&desk.plan),
                 "refused": checked.as_ref().err().map(ToString::to_string),
             });
             writeln!(out, "{value:#}")?;
@@ -52,17 +61,31 @@ pub async fn plan(moved: &Moved, format: Format, out: &mut dyn Write) -> Result<
                 .map(|(keys, shard)| [keys, shard])
                 .collect();
             write!(out, "{}", columns(&rows))?;
+            writeln!(out, "\n{}", showing::steps(&desk.plan))?;
+            let (records, bytes, known_by) = (size.records, size.bytes, size.known_by.text());
+            writeln!(
+                out,
+                "to copy: {records} records, {bytes} bytes ({known_by})"
+            )?;
+            writeln!(
+                out,
+                "takes: about {:.0} s, by how fast they were read just now",
+                forecast.ceil()
+            )?;
+            let freeze = sizing::freeze_text(desk.plan.freeze_ms_max, &before);
+            writeln!(out, "{freeze}")?;
             if checked.is_ok() {
                 writeln!(out, "\n{}: nothing stands in its way", told(&desk))?;
             }
         }
     }
     out.flush()?;
-    Ok(checked?)
+    checked
 }
 
 pub async fn start(moved: &Moved, out: &mut dyn Write) -> Result<()> {
     let desk = Desk::open(moved).await?;
+    desk.known_everywhere().await?;
     mover::start(&desk.control, &desk.shards, &desk.name, &desk.plan).await?;
     if let Some(most) = moved.records_per_s {
         let throttle = Throttle {
@@ -82,7 +105,8 @@ pub async fn start(moved: &Moved, out: &mut dyn Write) -> Result<()> {
 impl Desk {
     async fn open(moved: &Moved) -> Result<Desk> {
         let name = MoveName::new(&moved.named.name)?;
-        let collection = typed::collection(&moved.collection)?;
+        let collection = moved.collection.as_deref();
+        let collection = typed::collection(collection.context("a move needs --collection")?)?;
         let slots = moved.keys.slots.as_deref().map(typed::slots).transpose()?;
         let told = |shard: &Option<String>| shard.as_deref().map(ShardName::new).transpose();
         let (source, target) = (told(&moved.from)?, told(&moved.to)?);
@@ -93,7 +117,7 @@ impl Desk {
         let (source, target) = source
             .zip(target)
             .context("a move needs --from SHARD and --to SHARD")?;
-        let (control, shards) = Shards::for_a_move(&config, [&source, &target]).await?;
+        let (control, shards) = Shards::for_a_move(&config, &[&source, &target]).await?;
         let map = map_command::standing(&control).await?;
         let fields = &map.collection(collection)?.shard_key;
         let scope = match (slots, &moved.keys.range) {
@@ -110,12 +134,24 @@ impl Desk {
             freeze_ms_max: moved.freeze_ms_max,
         };
         Ok(Desk {
+            config,
             control,
             shards,
             map,
             name,
             plan,
         })
+    }
+
+    /// Whether it would be begun; changes nothing.
+    async fn check(&self) -> Result<()> {
+        mover::check(&self.control, &self.shards, &self.name, &self.plan).await?;
+        self.known_everywhere().await
+    }
+
+    async fn known_everywhere(&self) -> Result<()> {
+        let both = BTreeSet::from([&self.plan.source, &self.plan.target]);
+        everywhere::wait(&self.config, &self.control, &both).await
     }
 
     /// The map says where pinned keys are, and where the cut would have them.
@@ -131,7 +167,7 @@ impl Desk {
         let keys = typed::keys(&moved.keys.unpin, &pinned.shard_key)?;
         let (source, target) = typed::unpinned(collection, pinned, &keys)?;
         drop(control);
-        let (control, shards) = Shards::for_a_move(config, [&source, &target]).await?;
+        let (control, shards) = Shards::for_a_move(config, &[&source, &target]).await?;
         let plan = Plan {
             collection,
             scope: Scope::Keys(keys),
@@ -140,6 +176,7 @@ impl Desk {
             freeze_ms_max: moved.freeze_ms_max,
         };
         Ok(Desk {
+            config: config.clone(),
             control,
             shards,
             map,

@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use engine_api::Timestamp;
 use feed::tenure::Tenured;
-use mover::{GivenUp, MoveName, MoveState, Pace, WriteOwner};
+use mover::{GivenUp, MoveName, MoveState, Pace, Plan, WriteOwner};
 use serde_json::{Value, json};
 
 use super::Format;
@@ -70,6 +70,22 @@ pub fn list(
     }
     write!(out, "{}", columns(&rows))?;
     Ok(())
+}
+
+/// What a move would do, step by step.
+pub fn steps(plan: &Plan) -> String {
+    let steps = mover::steps(plan);
+    let rows: Vec<[String; 2]> = steps
+        .into_iter()
+        .map(|step| [step.phase.to_owned(), step.what])
+        .collect();
+    columns(&rows)
+}
+
+pub fn steps_json(plan: &Plan) -> Value {
+    let steps = mover::steps(plan).into_iter();
+    let steps = steps.map(|step| json!({"phase": step.phase, "does": step.what}));
+    Value::from_iter(steps)
 }
 
 fn json_of(name: &MoveName, record: Option<&Tenured<MoveState>>) -> Value {

@@ -15,7 +15,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::config::Config;
 use crate::metrics::MoveFigures;
-use crate::shards::Shards;
+use crate::shards::{OpenShards, Shards};
 
 /// How soon a move that was started is seen.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -23,8 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Runs the movers of this process.
 #[derive(Debug)]
 pub struct Moves {
-    /// What every mover is made from, but for its name.
-    shards: mover::Shards,
+    /// What every mover is made from, but for its name: the shards as they are when it begins.
+    shards: OpenShards,
     control: Arc<dyn engine_api::ControlStore>,
     router: Arc<router::Router>,
     router_limits: router::Limits,
@@ -45,7 +45,7 @@ impl Moves {
         figures: Arc<MoveFigures>,
     ) -> Moves {
         Moves {
-            shards: shards.engines(),
+            shards: shards.engines.clone(),
             control: shards.control.clone(),
             router: shards.router.clone(),
             router_limits: config.router.clone(),
@@ -102,11 +102,18 @@ impl Moves {
             self.figures.show(&name, &record.state);
             if record.state.phase.is_over() {
                 self.ended.insert(name);
-            } else if !self.names.values().any(|running| *running == name) {
+            } else if !self.names.values().any(|running| *running == name) && self.has_both(&record)
+            {
                 self.stand_by(name, &record, stopped.clone())?;
             }
         }
         Ok(())
+    }
+
+    /// Whether both sides are open here. One that was added may be a moment later than its first move.
+    fn has_both(&self, record: &Tenured<MoveState>) -> bool {
+        let (open, plan) = (self.shards.all(), &record.state.plan);
+        open.contains_key(&plan.source) && open.contains_key(&plan.target)
     }
 
     fn stand_by(
@@ -119,7 +126,7 @@ impl Moves {
         tracing::info!(name = name.as_str(), phase, "stands by for a move");
         let mover = Mover::new(MoverConfig {
             name: name.clone(),
-            shards: self.shards.clone(),
+            shards: self.shards.engines(),
             control: self.control.clone(),
             world: self.world.clone(),
             router: Some(self.router.clone()),

@@ -2,25 +2,25 @@
 //!
 //! Each may be dropped at any `.await`: what it began is taken up by the next start.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use engine_api::{Engine, World};
+use engine_api::World;
 use feed::Feed;
-use router::ShardName;
 use search::Follower;
 use shop_service::{Shop, Swept};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::late::Late;
 use super::moves::Moves;
 use super::upkeep::{self, Upkeep};
 use crate::metrics::TaskCounts;
+use crate::shards::OpenShards;
 
 /// The pause between two sweeps; the first is at the start, for what a crash left.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
@@ -75,6 +75,12 @@ impl Tasks {
         self.running.spawn(moves.run(stopped));
     }
 
+    /// Runs until the shop closes.
+    pub fn late(&mut self, late: Late) {
+        let stopped = stopped_by(self.stop.subscribe());
+        self.running.spawn(late.run(stopped));
+    }
+
     /// Ends all of them.
     pub async fn end(mut self) -> Result<()> {
         self.stop.send_replace(true);
@@ -102,7 +108,7 @@ pub async fn sweep(shop: Arc<Shop>, counts: Arc<TaskCounts>) {
 }
 
 pub async fn maintain(
-    shards: BTreeMap<ShardName, Arc<dyn Engine>>,
+    shards: OpenShards,
     world: Arc<dyn World>,
     upkeep: Upkeep,
     counts: Arc<TaskCounts>,
@@ -110,7 +116,7 @@ pub async fn maintain(
     let mut ticks = every(Duration::from_secs(u64::from(upkeep.every_s.seconds())));
     loop {
         ticks.tick().await;
-        for (shard, engine) in &shards {
+        for (shard, engine) in &shards.engines() {
             let round = upkeep::round(engine.as_ref(), world.as_ref(), &upkeep, &counts);
             if let Err(error) = round.await {
                 counts.upkeep_failed.fetch_add(1, Ordering::Relaxed);

@@ -242,12 +242,7 @@ impl Shop {
     }
 
     pub fn follower(&self, index: &Arc<ProductIndex>) -> Follower {
-        Follower::new(
-            index.clone(),
-            self.router.clone(),
-            engines(&self.shards),
-            self.world.clone(),
-        )
+        Follower::new(index.clone(), self.router.clone(), self.world.clone())
     }
 
     pub async fn create(&self, id: &str, name: &str, category: &str) {
