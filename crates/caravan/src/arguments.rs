@@ -1,6 +1,7 @@
 //! What can be typed behind `caravan`, and the help that explains it.
 
 mod moves;
+mod shards;
 
 use std::path::PathBuf;
 
@@ -10,9 +11,9 @@ use layout::schema::Part;
 use shop_service::{Place, ReconcileLimits};
 
 pub use moves::{
-    CertificateArguments, CutoverArguments, MoveCommand, Moved, NamedMove, ShardCommand,
-    WatchArguments,
+    CertificateArguments, CutoverArguments, MoveCommand, Moved, NamedMoves, WatchArguments, Which,
 };
+pub use shards::{AddedShard, NamedShard, ShardCommand};
 
 /// Keeps an online shop's carts, orders, products and sessions, and moves them
 /// while shoppers keep buying.
@@ -55,7 +56,8 @@ const MAP_EXAMPLES: &str = "\
 Examples:
   caravan map show --data /var/lib/caravan
   caravan map show --layout layouts/hybrid.toml --address mongo=mongodb://db1,db2/?replicaSet=shop
-  caravan map watch --config shop.toml";
+  caravan map watch --config shop.toml
+  caravan map split --config shop.toml --collection products --at phones/P-500";
 
 const RECONCILE_EXAMPLES: &str = "\
 Examples:
@@ -99,7 +101,7 @@ pub enum Command {
     /// Move keys from one shard to another while shoppers keep buying
     #[command(subcommand)]
     Move(MoveCommand),
-    /// List the shards, or add one to a data directory that is served
+    /// Add shards while they are served, and take them away again
     #[command(subcommand)]
     Shard(ShardCommand),
     /// Look at every record, mend what crashes left half-done, and name what only people can decide
@@ -258,6 +260,20 @@ pub enum MapCommand {
         #[command(flatten)]
         place: PlaceArguments,
     },
+    /// Cut a range in two; both pieces stay where they are, and can be moved apart
+    Split(SplitArguments),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct SplitArguments {
+    /// A collection that is cut by ranges
+    #[arg(long, value_name = "COLLECTION")]
+    pub collection: String,
+    /// The first shard key of the second piece, its values with slashes; the last ones may be left out
+    #[arg(long, value_name = "KEY")]
+    pub at: String,
+    #[command(flatten)]
+    pub place: PlaceArguments,
 }
 
 /// Where the map is: on the servers of a layout, or in a directory that nothing serves.
@@ -342,7 +358,8 @@ impl MapCommand {
         match self {
             MapCommand::Show { place }
             | MapCommand::History { place }
-            | MapCommand::Watch { place } => place,
+            | MapCommand::Watch { place }
+            | MapCommand::Split(SplitArguments { place, .. }) => place,
         }
     }
 }

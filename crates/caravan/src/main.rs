@@ -4,6 +4,8 @@
 //! sentence of a failure to standard error.
 
 #![forbid(unsafe_code)]
+// Futures that open shards on servers are nested deeply.
+#![recursion_limit = "256"]
 
 mod arguments;
 
@@ -32,6 +34,8 @@ mod layout_command;
 mod map_command;
 
 mod move_command;
+
+mod shard_command;
 
 mod history_command;
 
@@ -81,7 +85,7 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
             return reconcile_command::run(&Config::load(&wish.settings())?, &wish, out);
         }
         Command::Move(command) => return move_command::run(&command, out),
-        Command::Shard(command) => return move_command::run_shard(&command, out),
+        Command::Shard(command) => shard_command::run(&command, out),
         Command::Serve { sample, settings } => {
             let filling = if sample {
                 serve::Filling::Sample
@@ -104,10 +108,11 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         }
         Command::Map(command) => {
             let config = Config::load(&command.place().settings())?;
-            match command {
+            match &command {
                 MapCommand::Show { .. } => map_command::show(&config, out),
                 MapCommand::History { .. } => map_command::history(&config, out),
                 MapCommand::Watch { .. } => map_command::watch(&config, out),
+                MapCommand::Split(wish) => map_command::split(&config, wish, out),
             }
         }
     };

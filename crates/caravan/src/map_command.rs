@@ -1,6 +1,7 @@
 //! `caravan map`: the map as an operator reads it, the processes that serve under
 //! it, and what was published before.
 
+mod splitting;
 mod watching;
 
 use std::io::Write;
@@ -15,6 +16,8 @@ use router::{CollectionMap, Cut, LeaseJudge, LeaseSeen, Map, MapHistory, MapKeep
 use crate::config::Config;
 use crate::shards::{self, Shards};
 use crate::text::columns;
+
+pub use splitting::split;
 
 pub fn show(config: &Config, out: &mut dyn Write) -> Result<()> {
     shards::runtime()?.block_on(async {

@@ -1,8 +1,9 @@
-//! `caravan move` and `caravan shard`: what operators ask of live moves and of shards. The command changes records, or
-//! has them changed, and ends; the processes that serve do the work.
+//! `caravan move`: what operators ask of live moves. The command changes records, or has them changed, and ends; the
+//! processes that serve do the work.
 
 mod certifying;
 mod counter;
+mod grouping;
 mod planning;
 mod showing;
 mod watching;
@@ -12,22 +13,21 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use ops_api::{Asked, Request};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::arguments::{MoveCommand, NamedMove, PlaceArguments, ShardCommand};
+use crate::arguments::{MoveCommand, NamedMoves};
 use crate::ops::{Entry, Seen};
-use crate::text::columns;
-use counter::{Counter, Need};
+pub use counter::{Counter, Need};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+pub enum Format {
     Text,
     Json,
 }
 
 impl Format {
-    fn of(wanted: &bool) -> Format {
+    pub fn of(wanted: &bool) -> Format {
         match wanted {
             true => Format::Json,
             false => Format::Text,
@@ -39,38 +39,23 @@ pub fn run(command: &MoveCommand, out: &mut dyn Write) -> Result<ExitCode> {
     runtime()?.block_on(carry_out(command, out))
 }
 
-pub fn run_shard(command: &ShardCommand, out: &mut dyn Write) -> Result<ExitCode> {
-    runtime()?.block_on(async {
-        match command {
-            ShardCommand::List { place, json } => list_shards(place, Format::of(json), out).await?,
-            ShardCommand::Add { place, json } => {
-                let counter = Counter::open(place, Need::Change).await?;
-                let added = counter.ask(Request::AddShard).await?;
-                say(&added, Format::of(json), out)?;
-            }
-        }
-        Ok(ExitCode::SUCCESS)
-    })
-}
-
 async fn carry_out(command: &MoveCommand, out: &mut dyn Write) -> Result<ExitCode> {
     match command {
         MoveCommand::Plan { moved } => planning::plan(moved, out).await?,
         MoveCommand::Start { moved, time } => planning::start(moved, time, out).await?,
         MoveCommand::Status(named) => {
             let counter = Counter::open(&named.place, Need::Look).await?;
-            let seen = seen(&counter, &named.name).await?;
-            showing::status(&seen, Format::of(&named.json), out)?;
+            let moves = grouping::named(&counter, &named.which).await?;
+            let format = Format::of(&named.json);
+            match (&named.which.name, moves.as_slice()) {
+                (Some(_), [seen]) => showing::status(seen, format, out)?,
+                (_, moves) => showing::list(moves, format, out)?,
+            }
         }
         MoveCommand::Watch(wish) => return watching::run(wish, out).await,
         MoveCommand::List { place, json } => {
             let counter = Counter::open(place, Need::Look).await?;
-            let moves: Vec<Value> = serde_json::from_value(counter.ask(Request::List).await?)?;
-            let moves = moves
-                .into_iter()
-                .map(Seen::of_json)
-                .collect::<Result<Vec<_>>>()?;
-            showing::list(&moves, Format::of(json), out)?;
+            showing::list(&grouping::all(&counter).await?, Format::of(json), out)?;
         }
         MoveCommand::Audit { place, json } => {
             let counter = Counter::open(place, Need::Look).await?;
@@ -110,11 +95,36 @@ async fn carry_out(command: &MoveCommand, out: &mut dyn Write) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-async fn ask(named: &NamedMove, asked: Asked, out: &mut dyn Write) -> Result<()> {
+async fn ask(named: &NamedMoves, asked: Asked, out: &mut dyn Write) -> Result<()> {
     let counter = Counter::open(&named.place, Need::Change).await?;
-    let name = named.name.clone();
+    let format = Format::of(&named.json);
+    if let Some(name) = &named.which.name {
+        return ask_one(&counter, name, asked, format, out).await;
+    }
+    for seen in grouping::named(&counter, &named.which).await? {
+        let phase = seen.record.as_ref().map(|record| &record.state.phase);
+        match phase.filter(|phase| grouping::is_done(phase, &asked)) {
+            Some(phase) => {
+                let sentence = format!("{}: is {} already", seen.name, phase.name());
+                let told = json!({"move": seen.name, "told": sentence});
+                say(&told, format, out)?;
+            }
+            None => ask_one(&counter, seen.name.as_str(), asked.clone(), format, out).await?,
+        }
+    }
+    Ok(())
+}
+
+async fn ask_one(
+    counter: &Counter,
+    name: &str,
+    asked: Asked,
+    format: Format,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let name = name.to_owned();
     let told = counter.ask(Request::Ask { name, asked }).await?;
-    say(&told, Format::of(&named.json), out)
+    say(&told, format, out)
 }
 
 async fn seen(counter: &Counter, name: &str) -> Result<Seen> {
@@ -122,35 +132,8 @@ async fn seen(counter: &Counter, name: &str) -> Result<Seen> {
     Seen::of_json(counter.ask(Request::Status { name }).await?)
 }
 
-async fn list_shards(place: &PlaceArguments, format: Format, out: &mut dyn Write) -> Result<()> {
-    let counter = Counter::open(place, Need::Look).await?;
-    let shards = counter.ask(Request::Shards).await?;
-    if format == Format::Json {
-        writeln!(out, "{shards:#}")?;
-        return Ok(());
-    }
-    let mut rows = vec![["shard", "collection", "keys"].map(str::to_owned)];
-    for shard in shards.as_array().into_iter().flatten() {
-        let name = shard["shard"].as_str().unwrap_or_default();
-        let mut owned = 0;
-        for (collection, keys) in shard["keys"].as_object().into_iter().flatten() {
-            let keys = keys.as_array().into_iter().flatten();
-            let keys: Vec<&str> = keys.filter_map(Value::as_str).collect();
-            if !keys.is_empty() {
-                rows.push([name, collection, &keys.join(", ")].map(str::to_owned));
-                owned += 1;
-            }
-        }
-        if owned == 0 {
-            rows.push([name, "-", "none yet"].map(str::to_owned));
-        }
-    }
-    write!(out, "{}", columns(&rows))?;
-    Ok(())
-}
-
 /// What came of a change, as whoever made it tells it.
-fn say(told: &Value, format: Format, out: &mut dyn Write) -> Result<()> {
+pub fn say(told: &Value, format: Format, out: &mut dyn Write) -> Result<()> {
     match format {
         Format::Json => writeln!(out, "{told:#}")?,
         Format::Text => {
@@ -166,7 +149,7 @@ fn say(told: &Value, format: Format, out: &mut dyn Write) -> Result<()> {
 }
 
 /// Engines elsewhere need more than a clock.
-fn runtime() -> Result<tokio::runtime::Runtime> {
+pub fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

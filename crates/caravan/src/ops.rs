@@ -10,8 +10,13 @@
 mod address;
 mod audit;
 mod desk;
+mod everywhere;
 mod operator;
+mod planning;
 mod seen;
+mod sizing;
+mod spreading;
+pub mod typed;
 mod wanted;
 
 use std::future::Future;
@@ -31,6 +36,7 @@ pub use audit::Entry;
 pub use desk::OwnDesk;
 pub use operator::this_operator;
 pub use seen::{Seen, StandingMove, server};
+pub use sizing::{Size, freeze_text};
 pub use wanted::Wanted;
 
 const DEFAULT_LISTEN: &str = "127.0.0.1:0";

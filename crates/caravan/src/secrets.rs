@@ -31,10 +31,31 @@ fn masked_word(word: &str) -> Cow<'_, str> {
         })
 }
 
+/// `user:password` of an address.
+pub fn credentials(address: &str) -> Option<&str> {
+    let (front, _) = address.rsplit_once('@')?;
+    Some(&front[host_begins(front)..])
+}
+
+/// The address with these instead of its own, or with none.
+pub fn with_credentials(address: &str, credentials: Option<&str>) -> String {
+    let begin = host_begins(address);
+    let (scheme, rest) = address.split_at(begin);
+    let (_, hosts) = rest.rsplit_once('@').unwrap_or(("", rest));
+    match credentials {
+        Some(credentials) => format!("{scheme}{credentials}@{hosts}"),
+        None => format!("{scheme}{hosts}"),
+    }
+}
+
+fn host_begins(address: &str) -> usize {
+    address.find("://").map_or(0, |at| at + 3)
+}
+
 /// What stands before the password and what stands after it.
 fn password_of(word: &str) -> Option<(&str, &str)> {
     let (front, _) = word.rsplit_once('@')?;
-    let scheme = front.find("://").map_or(0, |at| at + 3);
+    let scheme = host_begins(front);
     let colon = scheme + front[scheme..].find(':')?;
     Some((&word[..=colon], &word[front.len()..]))
 }
@@ -49,6 +70,17 @@ fn option_of<'a>(word: &'a str, option: &str) -> Option<(&'a str, &'a str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_and_password_are_taken_out_of_an_address_and_put_into_another() {
+        let own = "mongodb://shop:p@ss@db1,db2/?replicaSet=x";
+        assert_eq!(credentials(own), Some("shop:p@ss"));
+        let bare = with_credentials(own, None);
+        assert_eq!(bare, "mongodb://db1,db2/?replicaSet=x");
+        assert_eq!(credentials(&bare), None);
+        assert_eq!(with_credentials(&bare, Some("shop:p@ss")), own);
+        assert_eq!(with_credentials("db1:9042", Some("a:b")), "a:b@db1:9042");
+    }
 
     #[test]
     fn passwords_are_masked_and_nothing_else_is() {

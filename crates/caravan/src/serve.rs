@@ -15,6 +15,8 @@ pub mod signals;
 
 mod tasks;
 
+mod late;
+
 mod moves;
 
 mod upkeep;
@@ -37,7 +39,9 @@ use crate::logging;
 use crate::metrics::{Figures, MoveFigures, TaskCounts};
 use crate::ops::{Listening, OwnDesk};
 use crate::sample::{Presence, Sample};
-use crate::shards::Shards;
+use crate::secrets;
+use crate::shards::{LateShards, Shards};
+use late::Late;
 use moves::Moves;
 use signals::Stop;
 use tasks::Tasks;
@@ -129,6 +133,7 @@ async fn serve(
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: option_env!("CARAVAN_BUILD_COMMIT").map(str::to_owned),
         },
+        troubles: shards.late.clone().map(|late| Arc::new(late) as _),
         docs_link: None,
         registry: registry(Figures {
             shards: shards.engines.clone(),
@@ -147,7 +152,7 @@ async fn serve(
         .local_addr()
         .context("the system does not say what address it gave")?;
     let mut tasks = Tasks::start(follower)?;
-    tasks.spawn(tasks::sweep(shop, counts.clone()));
+    tasks.spawn(tasks::sweep(shop.clone(), counts.clone()));
     for (_, feed) in feeds {
         tasks.feed(feed);
     }
@@ -157,7 +162,18 @@ async fn serve(
         Some(_) => None,
         None => Some(ops.tell(&config.data)?),
     };
-    tasks.operators(ops, OwnDesk::of_shards(shards, world.clone()));
+    tasks.operators(
+        ops,
+        OwnDesk::of_shards(shards, &config.router, world.clone()),
+    );
+    if let Some(late) = &shards.late {
+        tasks.late(Late {
+            shards: late.clone(),
+            shop: shop.clone(),
+            control: shards.control.clone(),
+            world: world.clone(),
+        });
+    }
     let upkeep = config.upkeep.clone();
     tasks.spawn(tasks::maintain(
         shards.engines.clone(),
@@ -206,6 +222,13 @@ fn registry(figures: Figures) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(figures));
     registry
+}
+
+impl http_api::Troubles for LateShards {
+    fn troubles(&self) -> Vec<String> {
+        let troubles = LateShards::troubles(self).into_iter();
+        troubles.map(|trouble| secrets::masked(&trouble)).collect()
+    }
 }
 
 /// The names of products, as the interface asks for them.

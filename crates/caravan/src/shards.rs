@@ -15,6 +15,8 @@
 mod deployed;
 mod embedded;
 mod growing;
+mod late;
+mod roster;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +39,10 @@ use crate::config::Config;
 use crate::faults;
 use crate::metered::Metered;
 
+pub use deployed::{Plan, Spot, history_shard};
 pub use growing::{Ground, OpenShards};
+pub use late::{LOOK_EVERY as LATE_LOOK_EVERY, LateShards};
+pub use roster::{Listed, Roster};
 
 /// Shards in one process: each has threads, files and a cache of its own.
 pub const SHARDS_MAX: u16 = 16;
@@ -52,6 +57,8 @@ pub struct Shards {
     pub engines: OpenShards,
     /// Where more of them can be made while they serve: in a data directory.
     pub ground: Option<Ground>,
+    /// Looks for shards that were added after this process began, where a layout has them on servers.
+    pub late: Option<LateShards>,
     /// Where the map stands.
     pub control: Arc<dyn ControlStore>,
     /// Where finished orders go, if the layout keeps them apart.
@@ -63,8 +70,8 @@ pub struct Shards {
 }
 
 /// One shard, and its control store if it has one.
-struct Opened {
-    engine: Arc<Metered>,
+pub struct Opened {
+    pub engine: Arc<Metered>,
     control: Option<Arc<dyn ControlStore>>,
 }
 
@@ -104,10 +111,10 @@ impl Shards {
         }
     }
 
-    /// The control store and two shards of a layout, to judge a move between them; no lease is taken.
+    /// The control store and some shards of a layout, to judge moves between them; no lease is taken.
     pub async fn for_a_move(
         config: &Config,
-        between: [&ShardName; 2],
+        between: &[&ShardName],
     ) -> Result<(Arc<dyn ControlStore>, BTreeMap<ShardName, Arc<dyn Engine>>)> {
         let file = config.layout.as_deref();
         let file = file.context("a move is judged on a layout: name one with --layout FILE")?;
@@ -215,6 +222,7 @@ impl Shards {
             router,
             engines: OpenShards::new(engines),
             ground: None,
+            late: None,
             control,
             history,
             policies: Policies::default(),
@@ -241,10 +249,6 @@ impl Shards {
         let Some(history) = &self.history else {
             return Vec::new();
         };
-        let keeps_orders = |engine: &Metered| {
-            let collections = &engine.capabilities().collections;
-            collections.contains(&Collection::Orders)
-        };
         let engines = self.engines.all().into_iter();
         engines
             .filter(|(name, engine)| name != history.shard() && keeps_orders(engine))
@@ -264,6 +268,12 @@ impl Shards {
             tracing::warn!(%error, "the lease could not be given up: it will run out");
         }
     }
+}
+
+/// Whether finished orders may come from it.
+pub fn keeps_orders(engine: &Metered) -> bool {
+    let collections = &engine.capabilities().collections;
+    collections.contains(&Collection::Orders)
 }
 
 fn as_engines(engines: &BTreeMap<ShardName, Arc<Metered>>) -> BTreeMap<ShardName, Arc<dyn Engine>> {

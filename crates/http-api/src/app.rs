@@ -32,6 +32,11 @@ pub enum SearchRefusal {
     Unavailable(String),
 }
 
+/// What this process would have to do and cannot, for readiness: a sentence each.
+pub trait Troubles: Send + Sync + std::fmt::Debug {
+    fn troubles(&self) -> Vec<String>;
+}
+
 #[derive(Clone, Debug)]
 pub struct BuildInfo {
     pub version: String,
@@ -46,6 +51,8 @@ pub struct AppConfig {
     pub world: Arc<dyn World>,
     pub limits: HttpLimits,
     pub build: BuildInfo,
+    /// Whoever knows of some.
+    pub troubles: Option<Arc<dyn Troubles>>,
     /// Shown on the first page, if the shop's documents stand somewhere.
     pub docs_link: Option<String>,
     /// With what other crates count already. The figures of HTTP and of the router are added.
@@ -64,6 +71,7 @@ pub struct Shared {
     pub(crate) world: Arc<dyn World>,
     pub(crate) limits: HttpLimits,
     pub(crate) build: BuildInfo,
+    pub(crate) troubles: Option<Arc<dyn Troubles>>,
     pub(crate) docs_link: Option<String>,
     pub(crate) registry: Registry,
     pub(crate) meters: Arc<Meters>,
@@ -95,6 +103,7 @@ impl App {
             world: config.world,
             limits,
             build: config.build,
+            troubles: config.troubles,
             docs_link: config.docs_link,
             registry,
             meters,

@@ -51,7 +51,7 @@ mod schema;
 mod token;
 
 pub use admission::{Admission, Class, Refused};
-pub use app::{App, AppConfig, BuildInfo, Search, SearchRefusal};
+pub use app::{App, AppConfig, BuildInfo, Search, SearchRefusal, Troubles};
 pub use limits::{BODY_BYTES_MAX, HttpLimits, HttpLimitsError};
 pub use problem::{Code, Problem};
 pub use prometheus_client::registry::Registry;

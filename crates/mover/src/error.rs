@@ -38,6 +38,10 @@ pub enum MoveError {
     TermLost { name: String },
     #[error("there is no map yet: publish the first one")]
     NoMap,
+    #[error(
+        "process {process} does not have shard {shard} open: see its readiness, or end it, and this goes on"
+    )]
+    NotEverywhere { process: String, shard: ShardName },
     /// A mistake in the runner: said, not swallowed.
     #[error("{phase} does not lead on by {event}: report this")]
     OutOfStep { phase: &'static str, event: String },
@@ -100,7 +104,9 @@ pub enum Unfit {
 impl MoveError {
     pub fn remedy(&self) -> Remedy {
         match self {
-            MoveError::Contended { .. } | MoveError::TermLost { .. } => Remedy::Retry,
+            MoveError::Contended { .. }
+            | MoveError::TermLost { .. }
+            | MoveError::NotEverywhere { .. } => Remedy::Retry,
             MoveError::Engine { source, .. } | MoveError::Control(source) => source.remedy(),
             MoveError::Tenure(error) => error.remedy(),
             MoveError::Feed(error) => error.remedy(),

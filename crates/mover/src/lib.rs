@@ -16,6 +16,8 @@
 mod limits;
 
 mod plan;
+pub mod spread;
+mod steps;
 mod wish;
 
 mod phase;
@@ -45,4 +47,5 @@ pub use record::{
 pub use registry::{
     MOVES_LISTED_MAX, MOVES_NAME, MOVES_RUNNING_MAX, check, list, list_unless, start,
 };
+pub use steps::{Step, steps};
 pub use wish::{CUTOVER_WINDOW_MINUTES, CutoverTime, NoTimeOfDay, Pace, TimeOfDay, Wish};

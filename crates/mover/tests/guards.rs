@@ -48,6 +48,56 @@ async fn no_position_is_taken_before_everybody_has_acknowledged_the_barrier() {
     keeping.abort();
 }
 
+/// W44: a process cannot take over a map with a shard that it does not have.
+#[tokio::test(start_paused = true)]
+async fn nothing_begins_and_nothing_freezes_before_every_process_has_the_target_open() {
+    async fn stands(shop: &Shop, mover: &mut Mover, phase: &str, process: &str) {
+        let mut refusals = 0;
+        for _ in 0..100 {
+            match mover.pass().await {
+                Ok(_) => {}
+                Err(MoveError::NotEverywhere {
+                    process: told,
+                    shard: lacking,
+                }) => {
+                    assert_eq!((&*told, lacking), (process, shard("target")));
+                    refusals += 1;
+                }
+                Err(error) => panic!("{error}"),
+            }
+            assert_eq!(shop.phase().await, phase);
+            assert!(!shop.is_frozen().await);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(refusals > 0, "nobody said why it stands");
+    }
+    let shop = Shop::open().await;
+    let early = shop.narrow_router("early").await;
+    let keeping = keep(&early);
+    shop.start().await;
+    let mut mover = shop.mover();
+    stands(&shop, &mut mover, "planned", "early").await;
+    early
+        .add_shard(shard("target"), shop.target.clone())
+        .unwrap();
+    shop.drive(&mut mover, "ready").await;
+    // One that comes later holds the cutover up as well.
+    let late = shop.narrow_router("late").await;
+    let keeping_too = keep(&late);
+    shop.ask(Wish::Cutover).await;
+    shop.drive(&mut mover, "noticed").await;
+    stands(&shop, &mut mover, "noticed", "late").await;
+    late.add_shard(shard("target"), shop.target.clone())
+        .unwrap();
+    shop.drive(&mut mover, "settling").await;
+    for router in [&early, &late] {
+        router.refresh().await.unwrap();
+        assert_eq!(router.map().generation, shop.map().await.generation);
+    }
+    keeping.abort();
+    keeping_too.abort();
+}
+
 /// W18: a process that died is waited for while shoppers are served.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_frozen_before_a_dead_process_has_run_out() {

@@ -11,7 +11,9 @@ use engine_api::{
     Authority, Engine, EngineError, FenceKind, Revision, World, WriteContext, Writer,
 };
 use layout::Scope;
-use mover::{Direction, Pace, Pass, Plan, Throttle, Wish, certificate, set_pace, set_throttle};
+use mover::{
+    Direction, Pace, Pass, Plan, Throttle, Wish, certificate, set_pace, set_throttle, steps,
+};
 use router::{Cut, RangeStart};
 use support::{CARTS, Shop, Wire, cart_key, keep, line, moving_cart, name, shard, write_one};
 
@@ -277,4 +279,31 @@ async fn an_aborted_move_changes_nothing_for_shoppers() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     writers.stop().await;
     shop.judge("aborted").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_move_goes_through_the_steps_that_are_shown_before_it_begins() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let mut mover = shop.mover();
+    // Inside of one pass it is frozen and cut over.
+    let shown = steps(&shop.plan());
+    let shown = shown.iter().map(|step| step.phase);
+    let shown: Vec<&str> = shown.filter(|phase| *phase != "frozen").collect();
+    let mut seen = vec!["planned"];
+    while seen.last() != shown.last() {
+        mover.pass().await.unwrap();
+        let phase = shop.phase().await;
+        if seen.last() != Some(&phase) {
+            seen.push(phase);
+        }
+        match phase {
+            "ready" => shop.ask(Wish::Cutover).await,
+            "settling" => shop.ask(Wish::Complete).await,
+            _ => {}
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(seen.len() <= shown.len(), "{seen:?}");
+    }
+    assert_eq!(seen, shown);
 }

@@ -201,6 +201,11 @@ impl CollectionMap {
             .unwrap_or_else(|| self.cut.shard_of(key))
     }
 
+    /// Whose the key would be if it were not pinned.
+    pub fn owner_by_cut(&self, key: &ShardKey) -> &ShardName {
+        self.cut.shard_of(key)
+    }
+
     pub fn is_frozen(&self, key: &ShardKey) -> bool {
         self.frozen.iter().any(|scope| scope.contains(key))
     }

@@ -108,7 +108,7 @@ impl Router {
         };
         // The lease before the map: see `Lease::take`.
         let taken = match &lease {
-            Some(lease) => Some(lease.take().await?),
+            Some(lease) => Some(lease.take(config.shards.keys().cloned().collect()).await?),
             None => None,
         };
         let writer = taken.map_or(config.writer, |taken| taken.writer);

@@ -134,15 +134,16 @@ impl Router {
         // Who cannot read the map, or not serve under it, may still go on under
         // the one it has: whoever published the other waits.
         let looked = self.refresh().await;
-        let generation = self.acknowledgeable(lease);
-        if lease.renewal_is_due(generation) && lease.renew(generation).await? == Renewed::TermOver {
+        let (generation, shards) = (self.acknowledgeable(lease), self.shard_names());
+        let due = lease.renewal_is_due(generation, shards.len());
+        if due && lease.renew(generation, &shards).await? == Renewed::TermOver {
             return self.take_new_term(lease).await;
         }
         looked.map(drop)
     }
 
     async fn take_new_term(&self, lease: &Lease) -> Result<(), RouterError> {
-        let taken = lease.take().await?;
+        let taken = lease.take(self.shard_names()).await?;
         self.clock.write_as(taken.writer);
         self.refresh().await?;
         self.serve_under(lease, taken);

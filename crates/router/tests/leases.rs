@@ -366,3 +366,19 @@ async fn a_number_is_given_out_again_only_when_it_has_rested() {
     let late = written(&late, set_line("c", "P", 100)).await;
     assert!(numbers.contains(&late.revision.writer()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_says_which_shards_its_process_has_and_soon_which_came_later() {
+    let shop = shop_by_lease().await;
+    let process = shop.leased_router("one").await;
+    let late = named("late");
+    let before = the_lease(&shop).await;
+    assert!(before.shards.contains(&named("a")) && before.lacks(&late));
+    let keeping = keep(&process);
+    passes(Duration::from_millis(1)).await;
+    process.add_shard(late.clone(), Shard::new()).unwrap();
+    // Long before the lease would be renewed anyway.
+    passes(Duration::from_millis(Limits::default().lease_look_ms * 2)).await;
+    assert!(!the_lease(&shop).await.lacks(&late));
+    keeping.abort();
+}

@@ -284,3 +284,91 @@ fn the_check_knows_the_shards_there_are() {
     let unknown = map.check(&BTreeSet::from([named("b")])).unwrap_err();
     assert_eq!(unknown, MapError::UnknownShard { shard: named("a") });
 }
+
+fn products(ranges: &[(Option<&str>, &str)]) -> Map {
+    let start = |(from, shard): &(Option<&str>, &str)| RangeStart {
+        from: from.map(ShardKey::of_text),
+        shard: named(shard),
+    };
+    let cut = Cut::Ranges(ranges.iter().map(start).collect());
+    let fields = vec![Field::Category, Field::ProductId];
+    let map = CollectionMap::cut_by("mongo-sharded", fields, cut);
+    Map::first(BTreeMap::from([(Collection::Products, map)]))
+}
+
+#[test]
+fn a_range_that_goes_there_and_back_leaves_the_cut_as_it_was() {
+    fn check(
+        before: &[(Option<&str>, &str)],
+        moved: (&str, &str),
+        to: &str,
+        after: &[(Option<&str>, &str)],
+    ) {
+        let give = |map: &Map, to: &str| {
+            let scope = Scope::Range {
+                from: (!moved.0.is_empty()).then(|| ShardKey::of_text(moved.0)),
+                to: (!moved.1.is_empty()).then(|| ShardKey::of_text(moved.1)),
+            };
+            let edit = Edit::Move {
+                scope,
+                to: named(to),
+            };
+            map.edited(&[(Collection::Products, edit)]).unwrap()
+        };
+        let there = give(&products(before), to);
+        let cut = |map: &Map| map.collection(Collection::Products).unwrap().cut.clone();
+        assert_eq!(cut(&there), cut(&products(after)));
+        assert_eq!(cut(&give(&there, "a")), cut(&products(before)));
+    }
+    let halves = [(None, "a"), (Some("m"), "b")];
+    // The end of one goes to its neighbour: the bound between them shifts.
+    check(&halves, ("g", "m"), "b", &[(None, "a"), (Some("g"), "b")]);
+    // A piece in the middle goes to a third.
+    let pieces = [
+        (None, "a"),
+        (Some("c"), "c"),
+        (Some("e"), "a"),
+        (Some("m"), "b"),
+    ];
+    check(&halves, ("c", "e"), "c", &pieces);
+    check(
+        &halves,
+        ("", "c"),
+        "b",
+        &[(None, "b"), (Some("c"), "a"), (Some("m"), "b")],
+    );
+    // What somebody split inside of it stays split.
+    let split = [(None, "a"), (Some("d"), "a"), (Some("m"), "b")];
+    check(
+        &split,
+        ("", "m"),
+        "c",
+        &[(None, "c"), (Some("d"), "c"), (Some("m"), "b")],
+    );
+}
+
+#[test]
+fn a_key_that_goes_where_the_cut_has_it_is_not_pinned_any_more() {
+    let carts = CollectionMap::on_one_shard("embedded", vec![Field::CartId], named("a"));
+    let first = Map::first(BTreeMap::from([(CARTS, carts)]));
+    let give = |map: &Map, to: &str| {
+        let scope = Scope::Keys(vec![ShardKey::of_text("CART-1")]);
+        let edit = Edit::Move {
+            scope,
+            to: named(to),
+        };
+        map.edited(&[(CARTS, edit)]).unwrap()
+    };
+    let pins = |map: &Map| map.collection(CARTS).unwrap().pinned.clone();
+    let pinned = give(&first, "b");
+    assert_eq!(
+        pins(&pinned),
+        BTreeMap::from([(ShardKey::of_text("CART-1"), named("b"))])
+    );
+    let elsewhere = give(&pinned, "c");
+    assert_eq!(
+        pins(&elsewhere),
+        BTreeMap::from([(ShardKey::of_text("CART-1"), named("c"))])
+    );
+    assert_eq!(pins(&give(&elsewhere, "a")), BTreeMap::new());
+}

@@ -15,6 +15,8 @@ Examples:
   caravan move cutover --config shop.toml --name carts-1      when it is ready
   caravan move watch --config shop.toml --name carts-1 --until ready
   caravan move rollback …   or complete, when it has settled
+  caravan move plan --config shop.toml --name grow --rebalance --onto shard-3
+  caravan move cutover --config shop.toml --group grow        all that were started under that name
 With --data DIR instead, the process that serves the directory is asked.";
 
 #[derive(Debug, Subcommand)]
@@ -33,7 +35,7 @@ pub enum MoveCommand {
         time: CutoverArguments,
     },
     /// Show how far a move is, what differs, and why the last cutover was given up
-    Status(NamedMove),
+    Status(NamedMoves),
     /// The same as it changes, until the move has ended: a picture on a terminal, lines elsewhere
     Watch(WatchArguments),
     /// List all moves, those that ended too
@@ -53,13 +55,13 @@ pub enum MoveCommand {
         json: bool,
     },
     /// Stand still: nothing is copied, compared or cut over
-    Pause(NamedMove),
+    Pause(NamedMoves),
     /// Go on after a pause
-    Resume(NamedMove),
+    Resume(NamedMoves),
     /// Say how fast records are copied
     Throttle {
         #[command(flatten)]
-        named: NamedMove,
+        named: NamedMoves,
         /// Records in a second, at most; without it, as fast as both sides allow
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         records_per_s: Option<u32>,
@@ -70,7 +72,7 @@ pub enum MoveCommand {
     /// Give the keys to the target: now that the move is ready, or when it is
     Cutover {
         #[command(flatten)]
-        named: NamedMove,
+        named: NamedMoves,
         #[command(flatten)]
         time: CutoverArguments,
         /// Withdraw what was said with --when-ready or --at
@@ -78,11 +80,11 @@ pub enum MoveCommand {
         by_hand: bool,
     },
     /// Give the keys back to the source, after a cutover
-    Rollback(NamedMove),
+    Rollback(NamedMoves),
     /// Let the target keep the keys; there is no way back any more
-    Complete(NamedMove),
+    Complete(NamedMoves),
     /// End the move before its cutover
-    Abort(NamedMove),
+    Abort(NamedMoves),
     /// Show the certificate of a cutover or rollback, and whether it still holds
     Certificate(CertificateArguments),
 }
@@ -128,24 +130,27 @@ pub struct WatchArguments {
     pub until: Option<String>,
 }
 
-#[derive(Debug, Subcommand)]
-pub enum ShardCommand {
-    /// List the shards with the keys they have
-    List {
-        #[command(flatten)]
-        place: PlaceArguments,
-        /// Print for programs
-        #[arg(long)]
-        json: bool,
-    },
-    /// Make another shard in a data directory that is served; moves bring it keys
-    Add {
-        #[command(flatten)]
-        place: PlaceArguments,
-        /// Print for programs
-        #[arg(long)]
-        json: bool,
-    },
+/// One move, or all that were started together.
+#[derive(Clone, Debug, Args)]
+pub struct NamedMoves {
+    #[command(flatten)]
+    pub which: Which,
+    #[command(flatten)]
+    pub place: PlaceArguments,
+    /// Print for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Which {
+    /// The move
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// All moves that --rebalance or --drain started under this name
+    #[arg(long, value_name = "NAME")]
+    pub group: Option<String>,
 }
 
 /// What is to be moved.
@@ -153,17 +158,20 @@ pub enum ShardCommand {
 pub struct Moved {
     #[command(flatten)]
     pub named: NamedMove,
-    /// carts, orders, products or sessions
-    #[arg(long, value_name = "COLLECTION")]
-    pub collection: String,
+    /// carts, orders, products or sessions; several moves at once take all of them
+    #[arg(long, value_name = "COLLECTION", required_unless_present_any = ["rebalance", "drain"])]
+    pub collection: Option<String>,
     #[command(flatten)]
     pub keys: MovedKeys,
     /// The shard that has the keys
-    #[arg(long, value_name = "SHARD")]
-    pub from: String,
+    #[arg(long, value_name = "SHARD", required_unless_present_any = ["unpin", "rebalance", "drain"])]
+    pub from: Option<String>,
     /// The shard that gets them
-    #[arg(long, value_name = "SHARD")]
-    pub to: String,
+    #[arg(long, value_name = "SHARD", required_unless_present_any = ["unpin", "rebalance", "drain"])]
+    pub to: Option<String>,
+    /// The shard that a rebalance fills
+    #[arg(long, value_name = "SHARD", requires = "rebalance")]
+    pub onto: Option<String>,
     /// How long the cutover may hold shoppers' requests; past it, it is given up
     #[arg(long, value_name = "N", default_value_t = FREEZE_MS_DEFAULT)]
     pub freeze_ms_max: u64,
@@ -184,6 +192,18 @@ pub struct MovedKeys {
     /// These shard keys, with commas in between; values of one key with slashes
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     pub keys: Vec<String>,
+    /// Keys from FROM up to before TO, as in cases/C-1..m; either end may be left open
+    #[arg(long, value_name = "FROM..TO")]
+    pub range: Option<String>,
+    /// These pinned keys, each back to the shard that the cut gives it
+    #[arg(long, value_name = "KEY", value_delimiter = ',', conflicts_with_all = ["from", "to"])]
+    pub unpin: Vec<String>,
+    /// Several moves that bring the shard of --onto its 1/N of the slots, taken evenly from the others
+    #[arg(long, requires = "onto", conflicts_with_all = ["from", "to"])]
+    pub rebalance: bool,
+    /// Several moves that leave this shard nothing: its keys go to the others evenly
+    #[arg(long, value_name = "SHARD", conflicts_with_all = ["from", "to"])]
+    pub drain: Option<String>,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -150,6 +150,7 @@ mod tests {
             writer: Writer::numbered(3),
             term: Term(7),
             generation: Generation(generation),
+            shards: BTreeSet::new(),
             standing,
             age: Duration::ZERO,
         }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use engine_api::Timestamp;
-use mover::{GivenUp, MoveState, Pace};
+use mover::{GivenUp, MoveState, Pace, Plan};
 use serde_json::Value;
 
 use super::Format;
@@ -79,6 +79,16 @@ pub fn audit(entries: &[Entry], format: Format, out: &mut dyn Write) -> Result<(
     }));
     write!(out, "{}", columns(&rows))?;
     Ok(())
+}
+
+/// What a move would do, step by step.
+pub fn steps(plan: &Plan) -> String {
+    let steps = mover::steps(plan);
+    let rows: Vec<[String; 2]> = steps
+        .into_iter()
+        .map(|step| [step.phase.to_owned(), step.what])
+        .collect();
+    columns(&rows)
 }
 
 fn text_of(seen: &Seen, record: &StandingMove) -> String {

@@ -7,34 +7,36 @@ use async_trait::async_trait;
 use engine_api::{ControlStore, RealWorld, Remedy, World};
 use mover::{Certificate, Direction, MoveError, MoveName, Pace, Throttle, Wish};
 use ops_api::{Asked, Desk, Kind, Operator, Refusal, Request, Which};
-use router::ShardName;
+use router::{Limits, ShardName};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::audit::Journal;
 use super::seen::Seen;
-use super::wanted::{Understood, Wanted, cutover_time};
+use super::wanted::{SpreadWay, Understood, Wanted, What, cutover_time};
 use crate::config::Config;
 use crate::map_command;
 use crate::shards::{Ground, OpenShards, Shards};
 
 /// Why it is throttled, if nobody says.
 const THROTTLED_BY_OPERATOR: &str = "the operator asked for it";
-const THROTTLED_FROM_THE_START: &str = "so it was started";
 
 #[derive(Debug)]
 pub struct OwnDesk {
-    place: Place,
+    pub(super) place: Place,
     world: Arc<dyn World>,
 }
 
 #[derive(Debug)]
-enum Place {
+pub(super) enum Place {
     /// The shards of this process.
     Open {
         control: Arc<dyn ControlStore>,
         shards: OpenShards,
         ground: Option<Ground>,
+        /// The shard of the order history.
+        history: Option<ShardName>,
+        limits: Box<Limits>,
     },
     /// On servers: what is needed is opened when it is.
     Servers {
@@ -81,11 +83,14 @@ impl Desk for OwnDesk {
 }
 
 impl OwnDesk {
-    pub fn of_shards(shards: &Shards, world: Arc<dyn World>) -> OwnDesk {
+    pub fn of_shards(shards: &Shards, limits: &Limits, world: Arc<dyn World>) -> OwnDesk {
+        let history = shards.history.as_ref();
         let place = Place::Open {
             control: shards.control.clone(),
             shards: shards.engines.clone(),
             ground: shards.ground.clone(),
+            history: history.map(|history| history.shard().clone()),
+            limits: Box::new(limits.clone()),
         };
         OwnDesk { place, world }
     }
@@ -100,29 +105,12 @@ impl OwnDesk {
         }
     }
 
-    async fn control(&self) -> Result<Arc<dyn ControlStore>, Refusal> {
+    pub(super) async fn control(&self) -> Result<Arc<dyn ControlStore>, Refusal> {
         match &self.place {
             Place::Open { control, .. } => Ok(control.clone()),
             Place::Servers { config, control } => {
                 let opened = control.get_or_try_init(|| Shards::control(config));
                 Ok(opened.await.map_err(unavailable)?.clone())
-            }
-        }
-    }
-
-    /// Both sides of a move, and where the map stands.
-    async fn sides(
-        &self,
-        wanted: &Understood,
-    ) -> Result<(Arc<dyn ControlStore>, mover::Shards), Refusal> {
-        match &self.place {
-            Place::Open {
-                control, shards, ..
-            } => Ok((control.clone(), shards.engines())),
-            Place::Servers { config, .. } => {
-                let between = [&wanted.source, &wanted.target];
-                let opened = Shards::for_a_move(config, between).await;
-                opened.map_err(unavailable)
             }
         }
     }
@@ -153,59 +141,6 @@ impl OwnDesk {
                 Ok(json!(entries.map_err(unavailable)?))
             }
         }
-    }
-
-    async fn plan(&self, wanted: &Understood) -> Result<Value, Refusal> {
-        let (control, shards) = self.sides(wanted).await?;
-        let map = map_command::standing(&control).await.map_err(unavailable)?;
-        let plan = wanted.plan(&map).map_err(invalid)?;
-        let checked = mover::check(&control, &shards, &wanted.name, &plan).await;
-        let of_collection = map.collection(plan.collection);
-        let pieces = map_command::pieces(of_collection.map_err(|error| invalid(error.into()))?);
-        let owners = pieces.into_iter();
-        let owners = owners.map(|(keys, shard)| json!({"keys": keys, "shard": shard}));
-        Ok(json!({
-            "move": wanted.name,
-            "plan": plan,
-            "generation": map.generation,
-            "owners": owners.collect::<Vec<_>>(),
-            "refused": checked.as_ref().err().map(ToString::to_string),
-        }))
-    }
-
-    async fn start(&self, wanted: &Understood) -> Result<Value, Refusal> {
-        let (control, shards) = self.sides(wanted).await?;
-        let map = map_command::standing(&control).await.map_err(unavailable)?;
-        let (name, plan) = (&wanted.name, wanted.plan(&map).map_err(invalid)?);
-        mover::start(&control, &shards, name, &plan)
-            .await
-            .map_err(refused)?;
-        let control = control.as_ref();
-        if wanted.records_per_s.is_some() {
-            let throttle = Throttle {
-                records_per_second_max: wanted.records_per_s,
-                reason: THROTTLED_FROM_THE_START.to_owned(),
-            };
-            let set = mover::set_throttle(control, name, throttle).await;
-            set.map_err(refused)?;
-        }
-        if wanted.cutover.is_some() {
-            let set = mover::set_cutover_time(control, name, wanted.cutover).await;
-            set.map_err(refused)?;
-        }
-        let by_itself = wanted.cutover.map_or(String::new(), |time| {
-            format!("; it cuts over by itself {time}")
-        });
-        Ok(told(
-            name,
-            format!(
-                "{name}: {} of {} from {} to {}: begun; caravan move status shows how far it is{by_itself}",
-                map_command::scope_text(&plan.scope),
-                plan.collection,
-                plan.source,
-                plan.target
-            ),
-        ))
     }
 
     async fn ask(&self, name: &MoveName, asked: Asked) -> Result<Value, Refusal> {
@@ -306,7 +241,7 @@ impl OwnDesk {
             Place::Servers { .. } => None,
         };
         let Some(ground) = ground else {
-            let detail = "shards are added to a data directory that is served; those of a layout stand in its file";
+            let detail = "a layout's shard is added by its name: caravan shard add --name SHARD --engine ENGINE --address SHARD=ADDRESS";
             return Err(Refusal::new(Kind::Refused, detail));
         };
         let name = ground.add().await;
@@ -348,10 +283,7 @@ impl Task {
     /// For the audit journal.
     fn told(&self) -> String {
         match self {
-            Task::Start(wanted) => format!(
-                "start {}: {} from {} to {}",
-                wanted.name, wanted.collection, wanted.source, wanted.target
-            ),
+            Task::Start(wanted) => format!("start {}: {}", wanted.name, started(&wanted.what)),
             Task::Ask(name, asked) => match asked {
                 Asked::Throttle {
                     records_per_s: Some(most),
@@ -373,11 +305,24 @@ impl Task {
     }
 }
 
-fn told(name: &MoveName, sentence: String) -> Value {
+fn started(what: &What) -> String {
+    match what {
+        What::One(one) => match &one.between {
+            Some((source, target)) => format!("{} from {source} to {target}", one.collection),
+            None => format!("pinned keys of {} back into the cut", one.collection),
+        },
+        What::Spread(spread) => match &spread.way {
+            SpreadWay::Onto(shard) => format!("its share onto {shard}"),
+            SpreadWay::Away(shard) => format!("everything away from {shard}"),
+        },
+    }
+}
+
+pub(super) fn told(name: &MoveName, sentence: String) -> Value {
     json!({"move": name, "told": sentence})
 }
 
-fn refused(error: MoveError) -> Refusal {
+pub(super) fn refused(error: MoveError) -> Refusal {
     let kind = match (&error, error.remedy()) {
         (MoveError::NoMove { .. }, _) => Kind::NotFound,
         (MoveError::Name { .. }, _) => Kind::Invalid,
@@ -390,11 +335,11 @@ fn refused(error: MoveError) -> Refusal {
     Refusal::new(kind, &error.to_string())
 }
 
-fn invalid(error: anyhow::Error) -> Refusal {
+pub(super) fn invalid(error: anyhow::Error) -> Refusal {
     Refusal::new(Kind::Invalid, &error.to_string())
 }
 
-fn unavailable(error: anyhow::Error) -> Refusal {
+pub(super) fn unavailable(error: anyhow::Error) -> Refusal {
     Refusal::new(Kind::Unavailable, &error.to_string())
 }
 

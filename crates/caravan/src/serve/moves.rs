@@ -106,11 +106,18 @@ impl Moves {
             self.figures.show(&name, &record.state);
             if record.state.phase.is_over() {
                 self.ended.insert(name);
-            } else if !self.names.values().any(|running| *running == name) {
+            } else if !self.names.values().any(|running| *running == name) && self.has_both(&record)
+            {
                 self.stand_by(name, &record, stopped.clone())?;
             }
         }
         Ok(())
+    }
+
+    /// Whether both sides are open here. One that was added may be a moment later than its first move.
+    fn has_both(&self, record: &Tenured<MoveState>) -> bool {
+        let (open, plan) = (self.shards.all(), &record.state.plan);
+        open.contains_key(&plan.source) && open.contains_key(&plan.target)
     }
 
     fn stand_by(

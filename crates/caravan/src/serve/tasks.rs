@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::late::Late;
 use super::moves::Moves;
 use super::upkeep::{self, Upkeep};
 use crate::metrics::TaskCounts;
@@ -80,6 +81,12 @@ impl Tasks {
         let stopped = self.stop.subscribe();
         let stop = move || stopped_by(stopped.clone());
         self.running.spawn(listening.run(desk, stop));
+    }
+
+    /// Runs until the shop closes.
+    pub fn late(&mut self, late: Late) {
+        let stopped = stopped_by(self.stop.subscribe());
+        self.running.spawn(late.run(stopped));
     }
 
     /// Ends all of them.

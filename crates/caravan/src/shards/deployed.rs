@@ -4,34 +4,35 @@
 //! they are. Map and leases stand on the control shard, see [`Control`]; the map is made
 //! from the layout when there is none.
 
+mod address;
+
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use engine_api::{ControlStore, Engine, RealWorld, World};
-use engine_cassandra::{CassandraConfig, CassandraEngine, Credentials, Keyspace};
+use engine_cassandra::{CassandraConfig, CassandraEngine, Keyspace};
 use engine_mongo::{MongoConfig, MongoEngine};
-use layout::consistency::Replication;
 use layout::{Collection, EngineDeclaration, EngineKind, History, Layout};
 use router::{CollectionMap, Cut, KeeperError, Map, MapKeeper, MapView, RangeStart, ShardName};
 use shop_service::{OrderHistory, Policies};
 
-use super::{Opened, Shards, embedded};
+use super::{LateShards, Listed, Opened, Roster, Shards, embedded};
 use crate::config::Config;
 use crate::layout_command;
 use crate::metered::Metered;
+use crate::secrets;
+use address::CassandraAddress;
 
-const CASSANDRA_SCHEME: &str = "cassandra://";
-const CASSANDRA_PORT: u16 = 9042;
+pub use address::Spot;
 
 /// The journal has to reach back over it, and marks are kept for longer.
 const ARCHIVE_AFTER_MS_MAX: u64 = 600_000;
 
-/// Opens every shard of the layout and routes over them.
+/// Opens every shard of the layout, and those that were added, and routes over them.
 pub async fn open(config: &Config, file: &Path) -> Result<Shards> {
-    let plan = Plan::of(config, file)?;
+    let plan = Arc::new(Plan::of(config, file)?);
     let control = plan.control()?;
     let mut engines = BTreeMap::new();
     let mut store = None;
@@ -44,6 +45,7 @@ pub async fn open(config: &Config, file: &Path) -> Result<Shards> {
     }
     let store = store.with_context(|| format!("shard {} cannot keep the map", control.shard))?;
     settle_map(&plan.layout, &store, file).await?;
+    let failed = plan.open_added(&store, &mut engines).await?;
     let view = match control.reach {
         Reach::ThisProcess => MapView::ThisProcess,
         Reach::AnyProcess => MapView::Lease {
@@ -51,67 +53,61 @@ pub async fn open(config: &Config, file: &Path) -> Result<Shards> {
         },
     };
     let history = history(config, &plan.layout, &engines)?;
+    let policies = Policies::of([&plan.layout]);
     let shards = Shards::route(store, engines, history, config.router.clone(), view).await?;
+    let (control, router) = (shards.control.clone(), shards.router.clone());
+    let late = LateShards::new(plan, control, router, shards.engines.clone(), failed);
     Ok(Shards {
-        policies: Policies::of([&plan.layout]),
+        policies,
+        late: Some(late),
         ..shards
     })
 }
 
 /// Opens the control shard alone, to look at what stands there.
 pub async fn open_control(config: &Config, file: &Path) -> Result<Arc<dyn ControlStore>> {
-    let plan = Plan::of(config, file)?;
-    let control = plan.control()?;
-    let engine = &plan.shards[&control.shard];
-    let opened = plan.open(&control.shard, engine).await?;
-    opened
-        .control
-        .with_context(|| format!("shard {} cannot keep the map", control.shard))
+    Ok(Plan::of(config, file)?.open_control().await?.1)
 }
 
-/// Opens the control shard and those two.
+/// Opens the control shard and those.
 pub async fn open_between(
     config: &Config,
     file: &Path,
-    between: [&ShardName; 2],
+    between: &[&ShardName],
 ) -> Result<(Arc<dyn ControlStore>, BTreeMap<ShardName, Arc<dyn Engine>>)> {
     let plan = Plan::of(config, file)?;
-    let control = plan.control()?;
+    let (keeper, store) = plan.open_control().await?;
+    let roster = Roster::load(store.as_ref()).await?;
+    let mut engines: BTreeMap<ShardName, Arc<dyn Engine>> = BTreeMap::new();
     for name in between {
-        let known: Vec<&str> = plan.shards.keys().map(ShardName::as_str).collect();
-        ensure!(
-            plan.shards.contains_key(name),
-            "{} has no shard {name}, it has {}",
-            file.display(),
-            known.join(", ")
-        );
+        let engine = match (plan.shards.get(*name), roster.shards().get(*name)) {
+            _ if **name == plan.control()?.shard => keeper.clone(),
+            (Some(engine), _) => plan.open(name, engine).await?.engine,
+            (None, Some(listed)) => plan.open_listed(name, listed).await?.engine,
+            (None, None) => {
+                let known = plan.shards.keys().chain(roster.shards().keys());
+                let known: Vec<&str> = known.map(ShardName::as_str).collect();
+                bail!(
+                    "{} has no shard {name}, it has {}: add it with caravan shard add",
+                    file.display(),
+                    known.join(", ")
+                );
+            }
+        };
+        engines.insert((*name).clone(), engine);
     }
-    let (mut engines, mut store) = (BTreeMap::new(), None);
-    for (name, engine) in &plan.shards {
-        let (keeps_map, asked) = (*name == control.shard, between.contains(&name));
-        if !keeps_map && !asked {
-            continue;
-        }
-        let opened = plan.open(name, engine).await?;
-        if keeps_map {
-            store = opened.control;
-        }
-        if asked {
-            engines.insert(name.clone(), opened.engine as Arc<dyn Engine>);
-        }
-    }
-    let store = store.with_context(|| format!("shard {} cannot keep the map", control.shard))?;
     Ok((store, engines))
 }
 
 /// The shards of a layout, and where they are.
-struct Plan<'a> {
-    config: &'a Config,
-    file: &'a Path,
+#[derive(Debug)]
+pub struct Plan {
+    config: Config,
+    file: PathBuf,
     layout: Layout,
-    /// Each with the layout's engine.
+    /// Of the file, each with the layout's engine.
     shards: BTreeMap<ShardName, String>,
-    addresses: BTreeMap<&'a str, &'a str>,
+    addresses: BTreeMap<String, String>,
 }
 
 /// The shard that keeps map and leases: decision 11.
@@ -127,8 +123,8 @@ enum Reach {
     AnyProcess,
 }
 
-impl<'a> Plan<'a> {
-    fn of(config: &'a Config, file: &'a Path) -> Result<Plan<'a>> {
+impl Plan {
+    pub fn of(config: &Config, file: &Path) -> Result<Plan> {
         let layout = layout_command::usable(file)?;
         let shards = shards_of(&layout)?;
         let addresses = config.addresses.by_shard()?;
@@ -143,16 +139,57 @@ impl<'a> Plan<'a> {
                 known.join(", ")
             );
         }
+        let owned = |(name, address): (&str, &str)| (name.to_owned(), address.to_owned());
+        let addresses = addresses.into_iter().map(owned).collect();
         Ok(Plan {
-            config,
-            file,
+            config: config.clone(),
+            file: file.to_owned(),
             layout,
             shards,
             addresses,
         })
     }
 
-    /// A folder if there is one, otherwise the first shard on MongoDB.
+    /// Of the layout's file, each with its engine.
+    pub fn shards(&self) -> &BTreeMap<ShardName, String> {
+        &self.shards
+    }
+
+    /// Where a shard of the file is, if somebody says so.
+    pub fn address(&self, name: &ShardName) -> Option<String> {
+        let engine = self.shards.get(name)?;
+        let told = self.addresses.get(name.as_str()).cloned();
+        told.or_else(|| of_file(&self.layout.engines[engine], engine, name))
+    }
+
+    /// The kind of an engine on servers, by the layout's name for it.
+    pub fn kind(&self, engine: &str) -> Result<EngineKind> {
+        let known: Vec<&str> = self.layout.engines.keys().map(String::as_str).collect();
+        let declared = self.layout.engines.get(engine).with_context(|| {
+            let (file, known) = (self.file.display(), known.join(", "));
+            format!("{file} has no engine {engine}, it has {known}")
+        })?;
+        match declared.kind {
+            EngineKind::Mongo | EngineKind::Cassandra => Ok(declared.kind),
+            EngineKind::Embedded | EngineKind::Memory => bail!(
+                "{engine} is in this process: only shards on servers can be added to a layout"
+            ),
+        }
+    }
+
+    /// The shard that keeps the map, and what it keeps.
+    pub async fn open_control(&self) -> Result<(Arc<dyn Engine>, Arc<dyn ControlStore>)> {
+        let control = self.control()?;
+        let engine = &self.shards[&control.shard];
+        let opened = self.open(&control.shard, engine).await?;
+        let store = opened.control;
+        let store =
+            store.with_context(|| format!("shard {} cannot keep the map", control.shard))?;
+        Ok((opened.engine, store))
+    }
+
+    /// A folder if there is one, otherwise the first shard on MongoDB. Never one that was added: it would be another
+    /// one afterwards, and the map stay behind.
     fn control(&self) -> Result<Control> {
         let first_of = |kind: EngineKind| {
             let mut shards = self.shards.iter();
@@ -172,13 +209,65 @@ impl<'a> Plan<'a> {
         Ok(Control { shard, reach })
     }
 
+    /// Adds those of the roster. What cannot be opened and has no keys is told and left for later.
+    async fn open_added(
+        &self,
+        store: &Arc<dyn ControlStore>,
+        engines: &mut BTreeMap<ShardName, Arc<Metered>>,
+    ) -> Result<BTreeMap<ShardName, String>> {
+        let mut failed = BTreeMap::new();
+        let roster = Roster::load(store.as_ref()).await?;
+        let map = MapKeeper::new(store.clone()).load().await?;
+        for (name, listed) in roster.shards() {
+            if engines.contains_key(name) {
+                continue;
+            }
+            let has_keys = map.as_ref().is_some_and(|map| map.shards().contains(name));
+            match self.open_listed(name, listed).await {
+                Ok(opened) => {
+                    engines.insert(name.clone(), opened.engine);
+                }
+                Err(error) if has_keys => return Err(error),
+                Err(error) => {
+                    let error = error.to_string();
+                    tracing::warn!(
+                        shard = name.as_str(),
+                        error,
+                        "a shard that was added cannot be opened"
+                    );
+                    failed.insert(name.clone(), error);
+                }
+            }
+        }
+        Ok(failed)
+    }
+
+    /// A shard of the roster, with the user and password that this process has for the same engine.
+    pub async fn open_listed(&self, name: &ShardName, listed: &Listed) -> Result<Opened> {
+        let mut others = self.shards.iter().filter(|(_, of)| **of == listed.engine);
+        let credentials = others.find_map(|(other, _)| {
+            let address = self.address(other)?;
+            secrets::credentials(&address).map(str::to_owned)
+        });
+        let address = secrets::with_credentials(&listed.address, credentials.as_deref());
+        self.open_at(name, &listed.engine, &address).await
+    }
+
+    /// A shard on servers; what it needs there is made.
+    pub async fn open_at(&self, name: &ShardName, engine: &str, address: &str) -> Result<Opened> {
+        self.kind(engine)?;
+        let place = Place {
+            layout: &self.layout,
+            engine,
+            name,
+        };
+        let declared = &self.layout.engines[engine];
+        place.open(declared, Some(address), &self.config).await
+    }
+
     async fn open(&self, name: &ShardName, engine: &str) -> Result<Opened> {
         let declared = &self.layout.engines[engine];
-        let told = self.addresses.get(name.as_str());
-        let address = match told
-            .map(ToString::to_string)
-            .or_else(|| of_file(declared, engine, name))
-        {
+        let address = match self.address(name) {
             Some(address) => Some(address),
             None if declared.kind == EngineKind::Embedded => None,
             None => bail!(
@@ -192,7 +281,7 @@ impl<'a> Plan<'a> {
             engine,
             name,
         };
-        place.open(declared, address.as_deref(), self.config).await
+        place.open(declared, address.as_deref(), &self.config).await
     }
 }
 
@@ -218,6 +307,15 @@ fn history(
     );
     let engine = engines[&name].clone();
     Ok(Some(OrderHistory::new(name, engine, &declared.statuses)?))
+}
+
+/// The shard that keeps the history of orders, if the layout has one.
+pub fn history_shard(config: &Config) -> Result<Option<ShardName>> {
+    let Some(file) = &config.layout else {
+        return Ok(None);
+    };
+    let layout = layout_command::usable(file)?;
+    Ok(history_of(&layout)?.map(|(_, name)| name))
 }
 
 /// The history of orders, and the shard that keeps it: one that has live records of
@@ -393,6 +491,9 @@ impl Place<'_> {
     async fn open_cassandra(&self, address: &str) -> Result<Opened> {
         let mut keyspace = Keyspace::of(self.layout, self.engine)?;
         let address = CassandraAddress::parse(address)?;
+        if let Some(name) = address.keyspace {
+            keyspace.name = name;
+        }
         if let Some(replication) = address.replication {
             keyspace.replication = replication;
         }
@@ -410,65 +511,6 @@ impl Place<'_> {
             control: None,
         })
     }
-}
-
-/// `[cassandra://[user:password@]]host:port,host:port[/?replication=DATACENTRE:COPIES,…]`
-#[derive(Clone)]
-struct CassandraAddress {
-    contact_points: Vec<SocketAddr>,
-    credentials: Option<Credentials>,
-    /// Copies in each datacentre instead of the layout's: for clusters that have others.
-    replication: Option<Replication>,
-}
-
-impl CassandraAddress {
-    fn parse(text: &str) -> Result<CassandraAddress> {
-        let rest = text.strip_prefix(CASSANDRA_SCHEME).unwrap_or(text);
-        // First, whatever it has in it: what is left may be quoted in an error.
-        let (credentials, rest) = match rest.rsplit_once('@') {
-            Some((credentials, rest)) => (Some(credentials), rest),
-            None => (None, rest),
-        };
-        let (hosts, options) = rest.split_once("/?").unwrap_or((rest, ""));
-        let credentials = credentials
-            .map(|both| {
-                let (user, password) = both
-                    .split_once(':')
-                    .context("write user:password before the @")?;
-                anyhow::Ok(Credentials {
-                    user: user.to_owned(),
-                    password: password.to_owned(),
-                })
-            })
-            .transpose()?;
-        let mut contact_points = Vec::new();
-        for host in hosts.split(',').map(str::trim) {
-            let port = if host.contains(':') { "" } else { ":9042" };
-            let found = format!("{host}{port}").to_socket_addrs().map_err(|error| {
-                anyhow!("{host:?} is no address of a server ({error}): write host:{CASSANDRA_PORT}")
-            })?;
-            contact_points.extend(found);
-        }
-        let replication = match options.split_once('=') {
-            Some(("replication", copies)) => Some(replication(copies)?),
-            _ if options.is_empty() => None,
-            _ => bail!("{options:?} is not understood: only replication=DATACENTRE:COPIES is"),
-        };
-        Ok(CassandraAddress {
-            contact_points,
-            credentials,
-            replication,
-        })
-    }
-}
-
-fn replication(text: &str) -> Result<Replication> {
-    let copies = |pair: &str| {
-        let (datacentre, copies) = pair.split_once(':')?;
-        Some((datacentre.to_owned(), copies.parse().ok()?))
-    };
-    let all: Option<Replication> = text.split(',').map(copies).collect();
-    all.with_context(|| format!("{text:?} is no replication: write DATACENTRE:COPIES,…"))
 }
 
 /// Where the layout's file itself says that the shard is.
@@ -491,43 +533,4 @@ const fn example(kind: EngineKind) -> &'static str {
 
 fn shard_name(name: &str) -> Result<ShardName> {
     Ok(ShardName::new(name)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_of_cassandra_has_hosts_and_may_have_a_user_and_replication() {
-        let address = CassandraAddress::parse("127.0.0.1,127.0.0.2:9043").unwrap();
-        let points: Vec<String> = address
-            .contact_points
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(points, ["127.0.0.1:9042", "127.0.0.2:9043"]);
-        assert!(address.credentials.is_none() && address.replication.is_none());
-        let address =
-            CassandraAddress::parse("cassandra://me:p@ss@127.0.0.1:1/?replication=near:1,far:2")
-                .unwrap();
-        let credentials = address.credentials.unwrap();
-        assert_eq!((&*credentials.user, &*credentials.password), ("me", "p@ss"));
-        let copies = [("near".to_owned(), 1), ("far".to_owned(), 2)];
-        assert_eq!(address.replication, Some(Replication::from(copies)));
-        let address = CassandraAddress::parse("me:p/?ss@127.0.0.1:1").unwrap();
-        assert_eq!(address.credentials.unwrap().password, "p/?ss");
-    }
-
-    #[test]
-    fn what_is_no_address_says_what_to_write() {
-        for (text, said) in [
-            ("127.0.0.1:port", "write host:9042"),
-            ("me@127.0.0.1", "user:password"),
-            ("127.0.0.1/?replication=near", "DATACENTRE:COPIES"),
-            ("127.0.0.1/?copies=1", "only replication="),
-        ] {
-            let error = CassandraAddress::parse(text).err().unwrap().to_string();
-            assert!(error.contains(said), "{text}: {error}");
-        }
-    }
 }

@@ -42,13 +42,16 @@ pub(crate) struct Ready {
     /// What is refused now, wholly or in part, because too much is asked.
     shedding: Vec<&'static str>,
     checks: Vec<Check>,
+    /// What this process would have to do and cannot: shards that it does not get open.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    troubles: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Readiness {
     Ready,
-    /// Some collections, or some shards of them, do not answer.
+    /// Some collections, or some shards of them, do not answer, or there are troubles.
     Degraded,
     Draining,
     /// No collection answers, or the process has no lease.
@@ -101,11 +104,13 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
         LeaseState::Runs { .. } => Lease::Runs,
         LeaseState::RanOut => Lease::RanOut,
     });
+    let troubles = app.troubles.as_ref().map(|known| known.troubles());
+    let troubles = troubles.unwrap_or_default();
     let status = if app.is_draining() {
         Readiness::Draining
     } else if all_down || lease == Some(Lease::RanOut) {
         Readiness::Down
-    } else if checks.iter().any(|check| !check.answers) {
+    } else if !troubles.is_empty() || checks.iter().any(|check| !check.answers) {
         Readiness::Degraded
     } else {
         Readiness::Ready
@@ -120,6 +125,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
         lease,
         shedding: app.admission.shedding().map(Class::name).collect(),
         checks,
+        troubles,
     };
     answer::json(code, &body)
 }

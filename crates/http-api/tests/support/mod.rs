@@ -122,6 +122,7 @@ impl Served {
         search: Option<StoriedSearch>,
     ) -> Served {
         let app = App::new(AppConfig {
+            troubles: None,
             shop: Arc::new(shop),
             search: search.map(|search| Arc::new(search) as Arc<dyn Search>),
             world,

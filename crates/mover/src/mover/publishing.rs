@@ -69,12 +69,22 @@ impl Runner<'_> {
         }
     }
 
-    /// A process that may still answer under an older generation.
+    /// A process that may still answer under an older generation. Fails if one serves that could not go on when the
+    /// map names both sides: it would have to take over a map with a shard that it does not have (W44).
     pub(super) async fn behind(
         &mut self,
         generation: Generation,
     ) -> Result<Option<String>, MoveError> {
         let seen = self.work.judge.look().await?;
+        let plan = self.plan();
+        for shard in [&plan.source, &plan.target] {
+            if let Some(lease) = seen.iter().find(|lease| lease.lacks(shard)) {
+                return Err(MoveError::NotEverywhere {
+                    process: lease.process.clone(),
+                    shard: shard.clone(),
+                });
+            }
+        }
         let behind = seen.into_iter().find(|lease| lease.is_behind(generation));
         Ok(behind.map(|lease| lease.process))
     }

@@ -139,6 +139,21 @@ impl Shop {
         Router::open(config).await.unwrap()
     }
 
+    /// A process that has not heard of the target yet.
+    pub async fn narrow_router(&self, process: &str) -> Arc<Router> {
+        let (source, target) = (&self.source, &self.target);
+        let mut config = router_config(
+            source,
+            target,
+            &self.control,
+            &self.world,
+            self.fence,
+            process,
+        );
+        config.shards.remove(&shard("target"));
+        Router::open(config).await.unwrap()
+    }
+
     pub fn plan(&self) -> Plan {
         Plan {
             collection: Collection::Carts,

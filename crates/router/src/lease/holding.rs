@@ -5,6 +5,7 @@
 //! reached the table after a judge had already gone on without this process.
 //! From then on only a new term helps, and with it the map is read anew.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -17,13 +18,16 @@ use super::{
     CHANGE_ATTEMPTS_MAX, LEASES_NAME, LeaseError, LeaseState, LeaseTable, ProcessName, Term, load,
 };
 use crate::limits::Limits;
+use crate::map::ShardName;
 
 #[derive(Debug)]
 pub(crate) struct Lease {
     control: Arc<dyn ControlStore>,
     world: Arc<dyn World>,
     limits: Limits,
-    claim: Claim,
+    process: ProcessName,
+    /// Drawn once, so that the table knows this process again.
+    stamp: u64,
     held: Mutex<Option<Held>>,
     /// Of the others' leases: whose number may be given out again.
     observations: Mutex<Observations>,
@@ -37,6 +41,8 @@ struct Held {
     runs_until: Duration,
     renewed_at: Duration,
     acknowledged: Generation,
+    /// How many shards the table knows of: they only ever become more.
+    shards_told: usize,
 }
 
 /// A new term that nothing is served under yet.
@@ -45,6 +51,7 @@ pub(crate) struct Taken {
     term: Term,
     pub(crate) writer: Writer,
     sent: Duration,
+    shards_told: usize,
 }
 
 /// What became of a renewal.
@@ -61,16 +68,12 @@ impl Lease {
         world: Arc<dyn World>,
         limits: Limits,
     ) -> Lease {
-        let claim = Claim {
-            process,
-            stamp: world.random(),
-            lease_ms: limits.lease_ms,
-        };
         Lease {
             control,
+            stamp: world.random(),
             world,
             limits,
-            claim,
+            process,
             held: Mutex::default(),
             observations: Mutex::default(),
             flights: Flights::default(),
@@ -79,10 +82,22 @@ impl Lease {
 
     /// Takes a new term. Whoever publishes a map from now on waits for it, so
     /// that a map read after this is never too old to serve under.
-    pub(crate) async fn take(&self) -> Result<Taken, LeaseError> {
+    pub(crate) async fn take(&self, shards: BTreeSet<ShardName>) -> Result<Taken, LeaseError> {
         self.end();
-        let ((writer, term), sent) = self.change(|table| table.take(&self.claim)).await?;
-        Ok(Taken { term, writer, sent })
+        let shards_told = shards.len();
+        let claim = Claim {
+            process: self.process.clone(),
+            stamp: self.stamp,
+            lease_ms: self.limits.lease_ms,
+            shards,
+        };
+        let ((writer, term), sent) = self.change(|table| table.take(&claim)).await?;
+        Ok(Taken {
+            term,
+            writer,
+            sent,
+            shards_told,
+        })
     }
 
     /// From here on requests are served under the term: the map was read after it was taken.
@@ -94,6 +109,7 @@ impl Lease {
             runs_until,
             renewed_at: taken.sent,
             acknowledged: Generation(0),
+            shards_told: taken.shards_told,
         });
     }
 
@@ -117,25 +133,30 @@ impl Lease {
         }
     }
 
-    pub(crate) fn renewal_is_due(&self, generation: Generation) -> bool {
+    pub(crate) fn renewal_is_due(&self, generation: Generation, shards: usize) -> bool {
         self.lock().is_none_or(|held| {
             let age = self.world.elapsed().saturating_sub(held.renewed_at);
-            generation > held.acknowledged || age >= self.limits.lease_renewal()
+            let untold = generation > held.acknowledged || shards > held.shards_told;
+            untold || age >= self.limits.lease_renewal()
         })
     }
 
-    /// Renews, and acknowledges the generation.
-    pub(crate) async fn renew(&self, generation: Generation) -> Result<Renewed, LeaseError> {
+    /// Renews, acknowledges the generation, and says which shards are open here.
+    pub(crate) async fn renew(
+        &self,
+        generation: Generation,
+        shards: &BTreeSet<ShardName>,
+    ) -> Result<Renewed, LeaseError> {
         let Ok(Held { term, writer, .. }) = self.in_force() else {
             return Ok(Renewed::TermOver);
         };
         let renew = |table: &mut LeaseTable| {
             table
-                .renew(writer, term, generation)
+                .renew(writer, term, generation, shards)
                 .ok_or(LeaseError::RanOut)
         };
         match self.change(renew).await {
-            Ok(((), sent)) => Ok(self.extend(term, generation, sent)),
+            Ok(((), sent)) => Ok(self.extend(term, generation, shards.len(), sent)),
             Err(LeaseError::RanOut) => {
                 self.end();
                 Ok(Renewed::TermOver)
@@ -160,7 +181,13 @@ impl Lease {
         }
     }
 
-    fn extend(&self, term: Term, generation: Generation, sent: Duration) -> Renewed {
+    fn extend(
+        &self,
+        term: Term,
+        generation: Generation,
+        shards_told: usize,
+        sent: Duration,
+    ) -> Renewed {
         let mut held = self.lock();
         let answered = self.world.elapsed();
         match held.as_mut() {
@@ -168,6 +195,7 @@ impl Lease {
                 held.runs_until = sent + self.limits.lease();
                 held.renewed_at = sent;
                 held.acknowledged = generation.max(held.acknowledged);
+                held.shards_told = shards_told;
                 Renewed::Kept
             }
             _ => Renewed::TermOver,

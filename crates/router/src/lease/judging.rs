@@ -4,6 +4,7 @@
 //! under an older one any more: each has acknowledged it, or its lease has run
 //! out by the clock of who waits.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use engine_api::{ControlStore, Generation, Remedy, World, Writer};
 use super::observing::{Observations, Standing};
 use super::{LeaseError, Term, load};
 use crate::limits::Limits;
+use crate::map::ShardName;
 
 /// Looks at the leases of others, and remembers what it saw: it judges the
 /// better the longer it has looked.
@@ -32,6 +34,8 @@ pub struct LeaseSeen {
     pub term: Term,
     /// What it has acknowledged; 0 before the first.
     pub generation: Generation,
+    /// The shards that it has open.
+    pub shards: BTreeSet<ShardName>,
     pub standing: Standing,
     /// For how long it was surely not renewed, as far as the judge has looked.
     pub age: Duration,
@@ -62,6 +66,7 @@ impl LeaseJudge {
             writer,
             term: record.term,
             generation: record.generation,
+            shards: record.shards.clone(),
             standing: self.observations.standing(record, self.margin_percent),
             age: self.observations.age(record),
         });
@@ -108,6 +113,14 @@ impl LeaseSeen {
     pub fn is_behind(&self, generation: Generation) -> bool {
         match self.standing {
             Standing::Live => self.generation < generation,
+            Standing::RunOut | Standing::GivenUp => false,
+        }
+    }
+
+    /// Whether its process serves and could not under a map that names the shard (W44).
+    pub fn lacks(&self, shard: &ShardName) -> bool {
+        match self.standing {
+            Standing::Live => !self.shards.contains(shard),
             Standing::RunOut | Standing::GivenUp => false,
         }
     }

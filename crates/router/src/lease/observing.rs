@@ -115,6 +115,7 @@ mod tests {
     fn one_lease() -> LeaseTable {
         let mut table = LeaseTable::default();
         let claim = Claim {
+            shards: std::collections::BTreeSet::new(),
             process: ProcessName::new("p").unwrap(),
             stamp: 1,
             lease_ms: 1_000,
@@ -151,7 +152,8 @@ mod tests {
             let (writer, record) = table.leases().next().unwrap();
             (writer, record.term)
         };
-        table.renew(writer, term, Generation(1)).unwrap();
+        let none = std::collections::BTreeSet::new();
+        table.renew(writer, term, Generation(1), &none).unwrap();
         observations.look(&table, ms(5_000), ms(5_000));
         assert_eq!(standing(&observations, &table), Standing::Live);
         observations.look(&table, ms(6_050), ms(6_050));

@@ -11,6 +11,7 @@ use engine_api::{Generation, WRITERS_MAX, Writer};
 use serde::{Deserialize, Serialize};
 
 use super::{LeaseError, ProcessName, Term};
+use crate::map::ShardName;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,6 +34,9 @@ pub(crate) struct LeaseRecord {
     /// How long the lease runs without one. The holder's own setting: a judge
     /// that counted by its own could come too early.
     lease_ms: u64,
+    /// The shards that the process has open: under a map with any other it cannot serve (W44).
+    #[serde(default)]
+    pub(super) shards: BTreeSet<ShardName>,
     pub(super) state: State,
 }
 
@@ -49,6 +53,7 @@ pub(super) struct Claim {
     pub(super) process: ProcessName,
     pub(super) stamp: u64,
     pub(super) lease_ms: u64,
+    pub(super) shards: BTreeSet<ShardName>,
 }
 
 impl LeaseTable {
@@ -77,6 +82,7 @@ impl LeaseTable {
             generation: Generation(0),
             renewal: 0,
             lease_ms: claim.lease_ms,
+            shards: claim.shards.clone(),
             state: State::Held,
         };
         self.leases.insert(number, record);
@@ -89,10 +95,12 @@ impl LeaseTable {
         writer: Writer,
         term: Term,
         generation: Generation,
+        shards: &BTreeSet<ShardName>,
     ) -> Option<()> {
         let record = self.held(writer, term)?;
         record.renewal += 1;
         record.generation = generation.max(record.generation);
+        record.shards.clone_from(shards);
         Some(())
     }
 
@@ -151,7 +159,15 @@ mod tests {
             process: ProcessName::new("shop-1").unwrap(),
             stamp,
             lease_ms: 1_000,
+            shards: shards(&["a"]),
         }
+    }
+
+    fn shards(names: &[&str]) -> BTreeSet<ShardName> {
+        names
+            .iter()
+            .map(|name| ShardName::new(*name).unwrap())
+            .collect()
     }
 
     #[test]
@@ -179,9 +195,14 @@ mod tests {
     fn a_term_that_is_over_is_neither_renewed_nor_given_up() {
         let mut table = LeaseTable::default();
         let (writer, first) = table.take(&claim(1)).unwrap();
-        table.renew(writer, first, Generation(3)).unwrap();
+        let grown = shards(&["a", "b"]);
+        table.renew(writer, first, Generation(3), &grown).unwrap();
+        assert_eq!(table.leases().next().unwrap().1.shards, grown);
         let (_, second) = table.take(&claim(1)).unwrap();
-        assert_eq!(table.renew(writer, first, Generation(4)), None);
+        let renew = |table: &mut LeaseTable, term, generation| {
+            table.renew(writer, term, Generation(generation), &shards(&["a"]))
+        };
+        assert_eq!(renew(&mut table, first, 4), None);
         assert_eq!(table.give_up(writer, first), None);
         let acknowledged = |table: &LeaseTable| {
             let (_, record) = table.leases().next().unwrap();
@@ -192,11 +213,11 @@ mod tests {
             Generation(0),
             "a new term starts anew"
         );
-        table.renew(writer, second, Generation(5)).unwrap();
-        table.renew(writer, second, Generation(4)).unwrap();
+        renew(&mut table, second, 5).unwrap();
+        renew(&mut table, second, 4).unwrap();
         assert_eq!(acknowledged(&table), Generation(5), "it never falls");
         table.give_up(writer, second).unwrap();
-        assert_eq!(table.renew(writer, second, Generation(6)), None);
+        assert_eq!(renew(&mut table, second, 6), None);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use super::{CollectionMap, Cut, Map, MapError, RangeStart, ShardName, SlotRun};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
     /// Gives the scope to another shard: slots and ranges by the cut, single
-    /// keys by pinning. Keys pinned inside moved slots or ranges stay pinned;
+    /// keys by pinning, or by taking the pin away where the cut gives them to that
+    /// shard anyway. Keys pinned inside moved slots or ranges stay pinned;
     /// moving all unpins them.
     Move {
         scope: Scope,
@@ -163,8 +164,13 @@ impl CollectionMap {
             }
             Scope::Keys(keys) if keys.is_empty() => Err(MapError::EmptyScope { collection }),
             Scope::Keys(keys) => {
-                self.pinned
-                    .extend(keys.iter().map(|key| (key.clone(), to.clone())));
+                for key in keys {
+                    // A pin that says what the cut says would only be in the way of the next move.
+                    match self.cut.shard_of(key) == to {
+                        true => self.pinned.remove(key),
+                        false => self.pinned.insert(key.clone(), to.clone()),
+                    };
+                }
                 Ok(())
             }
         }
@@ -197,7 +203,8 @@ impl CollectionMap {
         Ok(())
     }
 
-    /// Splits at both bounds where no range starts yet, then gives what lies between.
+    /// Splits at both bounds where no range starts yet, gives what lies between, and joins
+    /// it with a neighbour of the same shard. Split points inside it stay: somebody made them.
     fn give_range(
         &mut self,
         collection: Collection,
@@ -222,7 +229,7 @@ impl CollectionMap {
                 wanted: "ranges",
             });
         };
-        for range in ranges {
+        for range in ranges.iter_mut() {
             let before_end = match (range.from.as_ref(), until) {
                 (Some(start), Some(until)) => start < until,
                 (None, _) | (_, None) => true,
@@ -230,6 +237,9 @@ impl CollectionMap {
             if range.from.as_ref() >= from && before_end {
                 range.shard = to.clone();
             }
+        }
+        for bound in [from, until].into_iter().flatten() {
+            join(ranges, bound);
         }
         Ok(())
     }
@@ -258,6 +268,16 @@ impl CollectionMap {
             },
         );
         Ok(())
+    }
+}
+
+/// Takes away the range that starts there, if the one before it has the same shard.
+fn join(ranges: &mut Vec<RangeStart>, at: &ShardKey) {
+    let place = ranges.iter().position(|it| it.from.as_ref() == Some(at));
+    if let Some(place) = place.filter(|place| *place > 0)
+        && ranges[place - 1].shard == ranges[place].shard
+    {
+        ranges.remove(place);
     }
 }
 

@@ -1,0 +1,40 @@
+//! Whether every process that serves has both sides of a move open (W44). A mover waits for that as well; here it is
+//! said at once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use engine_api::{ControlStore, RealWorld, World};
+use router::{LeaseJudge, Limits, ShardName};
+
+/// Processes look for new shards every second.
+const PATIENCE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(200);
+
+pub async fn wait(
+    limits: &Limits,
+    control: &Arc<dyn ControlStore>,
+    shards: &BTreeSet<&ShardName>,
+) -> Result<()> {
+    let world = Arc::new(RealWorld::new());
+    let mut judge = LeaseJudge::new(control.clone(), world.clone(), limits);
+    loop {
+        let leases = judge.look().await?;
+        let lacking = leases.iter().find_map(|lease| {
+            let shard = shards.iter().find(|shard| lease.lacks(shard))?;
+            Some((lease.process.clone(), (*shard).clone()))
+        });
+        let Some((process, shard)) = lacking else {
+            return Ok(());
+        };
+        if world.elapsed() >= PATIENCE {
+            bail!(
+                "process {process} does not have shard {shard} open: see its readiness, or end it; one that is gone is \
+                 forgotten when its lease has run out"
+            );
+        }
+        world.sleep(POLL).await;
+    }
+}

@@ -1,0 +1,148 @@
+//! Several moves under one name, so that a shard gets its share or is left empty. Each of them is an ordinary move.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, ensure};
+use engine_api::ControlStore;
+use layout::Collection;
+use mover::spread::{self, Portion, SpreadError};
+use mover::{MoveName, Plan};
+use router::{Map, ShardName};
+
+use super::wanted::{Spread, SpreadWay};
+
+/// What the moves are made from.
+pub struct Ground<'a> {
+    pub control: Arc<dyn ControlStore>,
+    /// All that the map names, and those that were added.
+    pub shards: mover::Shards,
+    pub map: &'a Map,
+    pub history: Option<ShardName>,
+}
+
+#[derive(Debug, Default)]
+pub struct Moves {
+    pub moves: Vec<(MoveName, Plan)>,
+    /// Collections that nothing is moved of, and why.
+    pub left_out: Vec<(Collection, String)>,
+}
+
+impl Ground<'_> {
+    pub fn moves(&self, group: &MoveName, spread: &Spread, freeze_ms_max: u64) -> Result<Moves> {
+        if let SpreadWay::Away(drained) = &spread.way {
+            ensure!(
+                self.history.as_ref() != Some(drained),
+                "{drained} keeps the order history, which stays where the layout has it: nothing was begun"
+            );
+        }
+        let mut found = Moves::default();
+        let only = spread.only;
+        let collections = self.map.collections.keys().copied();
+        for collection in collections.filter(|it| only.is_none_or(|only| only == *it)) {
+            let portions = match &spread.way {
+                SpreadWay::Onto(onto) => self.onto(collection, onto),
+                SpreadWay::Away(drained) => self.away(collection, drained),
+            };
+            match portions {
+                Ok(portions) => found.add(group, collection, portions, spread, freeze_ms_max)?,
+                // Who asked for the others gets them.
+                Err(why @ SpreadError::ByRanges) if only.is_none() => {
+                    found.left_out.push((collection, why.to_string()));
+                }
+                Err(why) => return Err(anyhow!("{collection}: {why}")),
+            }
+        }
+        ensure!(
+            !found.moves.is_empty(),
+            "there is nothing to move: {}",
+            match &spread.way {
+                SpreadWay::Onto(onto) =>
+                    format!("{onto} has its share already, or keeps none of these collections"),
+                SpreadWay::Away(_) => "the shard has no keys".to_owned(),
+            }
+        );
+        Ok(found)
+    }
+
+    /// Changes nothing.
+    pub async fn check(&self, moves: &Moves) -> Result<()> {
+        for (name, plan) in &moves.moves {
+            let checked = mover::check(&self.control, &self.shards, name, plan).await;
+            checked.map_err(|error| anyhow!("{name}: {error}"))?;
+        }
+        Ok(())
+    }
+
+    fn keeps(&self, shard: &ShardName, collection: Collection) -> bool {
+        let engine = self.shards.get(shard);
+        engine.is_some_and(|engine| engine.capabilities().collections.contains(&collection))
+    }
+
+    fn onto(&self, collection: Collection, shard: &ShardName) -> Result<Vec<Portion>, SpreadError> {
+        match (
+            self.keeps(shard, collection),
+            self.map.collection(collection),
+        ) {
+            (true, Ok(map)) => spread::onto(map, shard),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// To the others that have keys of the collection; if there are none, to those that could.
+    fn away(&self, collection: Collection, shard: &ShardName) -> Result<Vec<Portion>, SpreadError> {
+        let Ok(map) = self.map.collection(collection) else {
+            return Ok(Vec::new());
+        };
+        let mut others: BTreeSet<ShardName> = map.shards().into_iter().cloned().collect();
+        others.remove(shard);
+        if others.is_empty() {
+            let able = self.shards.keys().filter(|it| self.keeps(it, collection));
+            others = able.cloned().collect();
+        }
+        spread::away(map, shard, &others)
+    }
+}
+
+impl Moves {
+    pub fn shards(&self) -> BTreeSet<&ShardName> {
+        let moves = self.moves.iter();
+        moves
+            .flat_map(|(_, plan)| [&plan.source, &plan.target])
+            .collect()
+    }
+
+    /// Names each after its collection and the shard on the other side.
+    fn add(
+        &mut self,
+        group: &MoveName,
+        collection: Collection,
+        portions: Vec<Portion>,
+        spread: &Spread,
+        freeze_ms_max: u64,
+    ) -> Result<()> {
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        for portion in portions {
+            let other = match spread.way {
+                SpreadWay::Onto(_) => &portion.source,
+                SpreadWay::Away(_) => &portion.target,
+            };
+            let name = format!("{group}-{collection}-{other}");
+            let times = seen.entry(name.clone()).or_default();
+            *times += 1;
+            let name = match *times {
+                1 => MoveName::new(name)?,
+                times => MoveName::new(format!("{name}-{times}"))?,
+            };
+            let plan = Plan {
+                collection,
+                scope: portion.scope,
+                source: portion.source,
+                target: portion.target,
+                freeze_ms_max,
+            };
+            self.moves.push((name, plan));
+        }
+        Ok(())
+    }
+}
