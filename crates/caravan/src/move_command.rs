@@ -14,7 +14,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use engine_api::ControlStore;
 use mover::{MoveName, Pace, Throttle, Wish};
 
@@ -100,19 +100,31 @@ async fn carry_out(command: &MoveCommand, out: &mut dyn Write) -> Result<ExitCod
 
 async fn ask(named: &NamedMoves, wish: Wish, out: &mut dyn Write) -> Result<()> {
     let control = control_of(&named.place).await?;
-    for (name, record) in grouping::named(control.as_ref(), &named.which).await? {
+    let moves = grouping::named(control.as_ref(), &named.which).await?;
+    let (count, mut refused) = (moves.len(), Vec::new());
+    for (name, record) in moves {
         if named.which.group.is_some() && grouping::is_done(&record.state.phase, wish) {
             writeln!(out, "{name}: is {} already", record.state.phase.name())?;
             continue;
         }
-        mover::ask(control.as_ref(), &name, wish).await?;
-        writeln!(
-            out,
-            "{name}: it is to be {}; caravan move status shows what comes of it",
-            wish.name()
-        )?;
+        match mover::ask(control.as_ref(), &name, wish).await {
+            Ok(()) => writeln!(
+                out,
+                "{name}: it is to be {}; caravan move status shows what comes of it",
+                wish.name()
+            )?,
+            // The others of a group are asked all the same.
+            Err(error) => refused.push(error),
+        }
     }
-    Ok(())
+    out.flush()?;
+    match (refused.len(), refused.into_iter().next()) {
+        (_, None) => Ok(()),
+        (_, Some(error)) if count == 1 => Err(error.into()),
+        (failed, Some(error)) => {
+            bail!("{failed} of {count} moves were refused, the first: {error}")
+        }
+    }
 }
 
 async fn pace(named: &NamedMoves, pace: Pace, out: &mut dyn Write) -> Result<()> {

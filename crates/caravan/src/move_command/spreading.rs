@@ -26,6 +26,8 @@ pub fn is_asked(moved: &Moved) -> bool {
 
 /// What the moves are judged by.
 struct Desk {
+    layout: shards::Plan,
+    roster: Roster,
     control: Arc<dyn ControlStore>,
     shards: mover::Shards,
     map: Arc<Map>,
@@ -114,13 +116,14 @@ impl Desk {
         let told = |shard: &Option<String>| shard.as_deref().map(ShardName::new).transpose();
         let (onto, drained) = (told(&moved.onto)?, told(&moved.keys.drain)?);
         let config = config_of(&moved.named.place)?;
+        let file = config.layout.clone().context("a layout was asked for")?;
+        let layout = shards::Plan::of(&config, &file)?;
         let control = Shards::control(&config).await?;
         let map = map_command::standing(&control).await?;
         let roster = Roster::load(control.as_ref()).await?;
         if let Some(drained) = &drained {
-            let history = shards::history_shard(&config)?;
             ensure!(
-                history.as_ref() != Some(drained),
+                layout.history_shard()?.as_ref() != Some(drained),
                 "{drained} keeps the order history, which stays where the layout has it: nothing was begun"
             );
         }
@@ -134,6 +137,8 @@ impl Desk {
         let known: Vec<&ShardName> = known.into_iter().collect();
         let (control, shards) = Shards::for_a_move(&config, &known).await?;
         let mut desk = Desk {
+            layout,
+            roster,
             control,
             shards,
             map,
@@ -177,9 +182,11 @@ impl Desk {
         Ok(desk)
     }
 
+    /// Whether the shard is of the engine that the collection lives on. Tables alone say less: a history has some too.
     fn keeps(&self, shard: &ShardName, collection: Collection) -> bool {
-        let engine = self.shards.get(shard);
-        engine.is_some_and(|engine| engine.capabilities().collections.contains(&collection))
+        let listed = self.roster.shards().get(shard).map(|it| &it.engine);
+        let engine = self.layout.shards().get(shard).or(listed);
+        engine.is_some_and(|engine| self.layout.serves(engine, collection))
     }
 
     fn onto(&self, collection: Collection, shard: &ShardName) -> Result<Vec<Portion>, SpreadError> {
