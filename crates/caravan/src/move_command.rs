@@ -11,7 +11,7 @@ mod watching;
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ops_api::{Asked, Request};
 use serde_json::{Value, json};
 
@@ -101,18 +101,28 @@ async fn ask(named: &NamedMoves, asked: Asked, out: &mut dyn Write) -> Result<()
     if let Some(name) = &named.which.name {
         return ask_one(&counter, name, asked, format, out).await;
     }
-    for seen in grouping::named(&counter, &named.which).await? {
+    let moves = grouping::named(&counter, &named.which).await?;
+    let (count, mut refused) = (moves.len(), Vec::new());
+    for seen in moves {
         let phase = seen.record.as_ref().map(|record| &record.state.phase);
-        match phase.filter(|phase| grouping::is_done(phase, &asked)) {
-            Some(phase) => {
-                let sentence = format!("{}: is {} already", seen.name, phase.name());
-                let told = json!({"move": seen.name, "told": sentence});
-                say(&told, format, out)?;
-            }
-            None => ask_one(&counter, seen.name.as_str(), asked.clone(), format, out).await?,
+        if let Some(phase) = phase.filter(|phase| grouping::is_done(phase, &asked)) {
+            let sentence = format!("{}: is {} already", seen.name, phase.name());
+            let told = json!({"move": seen.name, "told": sentence});
+            say(&told, format, out)?;
+            continue;
+        }
+        // The others of a group are asked all the same.
+        let one = ask_one(&counter, seen.name.as_str(), asked.clone(), format, out).await;
+        refused.extend(one.err());
+    }
+    out.flush()?;
+    match (refused.len(), refused.into_iter().next()) {
+        (_, None) => Ok(()),
+        (_, Some(error)) if count == 1 => Err(error),
+        (failed, Some(error)) => {
+            bail!("{failed} of {count} moves were refused, the first: {error}")
         }
     }
-    Ok(())
 }
 
 async fn ask_one(

@@ -162,10 +162,7 @@ async fn serve(
         Some(_) => None,
         None => Some(ops.tell(&config.data)?),
     };
-    tasks.operators(
-        ops,
-        OwnDesk::of_shards(shards, &config.router, world.clone()),
-    );
+    tasks.operators(ops, OwnDesk::of_shards(shards, config, world.clone()));
     if let Some(late) = &shards.late {
         tasks.late(Late {
             shards: late.clone(),

@@ -39,7 +39,7 @@ use crate::config::Config;
 use crate::faults;
 use crate::metered::Metered;
 
-pub use deployed::{Plan, Spot, history_shard};
+pub use deployed::{Plan, Spot};
 pub use growing::{Ground, OpenShards};
 pub use late::{LOOK_EVERY as LATE_LOOK_EVERY, LateShards};
 pub use roster::{Listed, Roster};

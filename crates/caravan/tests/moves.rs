@@ -420,7 +420,6 @@ fn a_move_that_makes_no_sense_gets_one_sentence_before_anything_is_asked() {
         let arguments = [&arguments[..], &place[..]].concat();
         is_refused(folder.path(), &arguments, what, remedy);
     };
-    refused(&[("shard-2", "shard-9")], "has no shard shard-9", "shard-1");
     refused(
         &[("carts-1", "Carts 1")],
         "a move is named by",

@@ -39,7 +39,12 @@ const TOKEN_BYTES_MAX: usize = 4096;
 impl MongoEngine {
     /// A new stream begins after everything that the server has applied.
     pub(crate) async fn end_of_journal(&self) -> Result<Position, EngineError> {
-        let stream = self.stream(None).await?;
+        let mut stream = self.stream(None).await?;
+        // Under writers its first batch may hold events already, and then it has no place before them. After the
+        // first of them is as good: it was applied before this answers.
+        if stream.resume_token().is_none() {
+            self.next_event(&mut stream).await?;
+        }
         position_of(&stream)
     }
 

@@ -51,7 +51,7 @@ impl Counter {
         let opened = Shards::open_existing(directory).await?;
         let world = std::sync::Arc::new(engine_api::RealWorld::new());
         Ok(Counter::Here {
-            desk: OwnDesk::of_shards(&opened, &config.router, world),
+            desk: OwnDesk::of_shards(&opened, &config, world),
             _directory: Some(opened),
         })
     }

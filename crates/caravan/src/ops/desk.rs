@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use engine_api::{ControlStore, RealWorld, Remedy, World};
 use mover::{Certificate, Direction, MoveError, MoveName, Pace, Throttle, Wish};
 use ops_api::{Asked, Desk, Kind, Operator, Refusal, Request, Which};
-use router::{Limits, ShardName};
+use router::ShardName;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -34,9 +34,7 @@ pub(super) enum Place {
         control: Arc<dyn ControlStore>,
         shards: OpenShards,
         ground: Option<Ground>,
-        /// The shard of the order history.
-        history: Option<ShardName>,
-        limits: Box<Limits>,
+        config: Box<Config>,
     },
     /// On servers: what is needed is opened when it is.
     Servers {
@@ -83,14 +81,12 @@ impl Desk for OwnDesk {
 }
 
 impl OwnDesk {
-    pub fn of_shards(shards: &Shards, limits: &Limits, world: Arc<dyn World>) -> OwnDesk {
-        let history = shards.history.as_ref();
+    pub fn of_shards(shards: &Shards, config: &Config, world: Arc<dyn World>) -> OwnDesk {
         let place = Place::Open {
             control: shards.control.clone(),
             shards: shards.engines.clone(),
             ground: shards.ground.clone(),
-            history: history.map(|history| history.shard().clone()),
-            limits: Box::new(limits.clone()),
+            config: Box::new(config.clone()),
         };
         OwnDesk { place, world }
     }

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 use super::desk::{OwnDesk, Place, invalid, refused, told, unavailable};
 use super::everywhere;
 use super::sizing::{self, Size};
-use super::spreading::{Ground, Moves};
+use super::spreading::{Declared, Ground, Moves};
 use super::wanted::{One, Spread, Understood, What};
+use crate::config::Config;
 use crate::map_command;
-use crate::shards::{Roster, Shards, history_shard};
+use crate::shards::{self, Roster, Shards};
 
 const THROTTLED_FROM_THE_START: &str = "so it was started";
 
@@ -91,7 +92,7 @@ impl OwnDesk {
 
     async fn plan_spread(&self, wanted: &Understood, spread: &Spread) -> Result<Value, Refusal> {
         let judged = self.all_shards(spread).await?;
-        let (ground, moves) = self.spread(&judged, wanted, spread)?;
+        let (ground, moves) = self.spread(&judged, wanted, spread).await?;
         let mut shown = Vec::new();
         for (name, plan) in &moves.moves {
             let size = size_of(&judged.shards, plan).await?;
@@ -119,7 +120,7 @@ impl OwnDesk {
 
     async fn start_spread(&self, wanted: &Understood, spread: &Spread) -> Result<Value, Refusal> {
         let judged = self.all_shards(spread).await?;
-        let (ground, moves) = self.spread(&judged, wanted, spread)?;
+        let (ground, moves) = self.spread(&judged, wanted, spread).await?;
         // All of them first: what is refused changes nothing.
         ground.check(&moves).await.map_err(invalid)?;
         self.known_everywhere(&judged.control, moves.shards())
@@ -208,25 +209,37 @@ impl OwnDesk {
         })
     }
 
-    fn spread<'a>(
+    async fn spread<'a>(
         &self,
         judged: &'a Judged,
         wanted: &Understood,
         spread: &Spread,
     ) -> Result<(Ground<'a>, Moves), Refusal> {
-        let history = match &self.place {
-            Place::Open { history, .. } => history.clone(),
-            Place::Servers { config, .. } => history_shard(config).map_err(invalid)?,
+        let config = self.config();
+        let declared = match &config.layout {
+            Some(file) => Some(Declared {
+                layout: shards::Plan::of(config, file).map_err(invalid)?,
+                roster: Roster::load(judged.control.as_ref())
+                    .await
+                    .map_err(unavailable)?,
+            }),
+            None => None,
         };
         let ground = Ground {
             control: judged.control.clone(),
             shards: judged.shards.clone(),
             map: &judged.map,
-            history,
+            declared,
         };
         let moves = ground.moves(&wanted.name, spread, wanted.freeze_ms_max);
         let moves = moves.map_err(invalid)?;
         Ok((ground, moves))
+    }
+
+    fn config(&self) -> &Config {
+        match &self.place {
+            Place::Open { config, .. } | Place::Servers { config, .. } => config,
+        }
     }
 
     async fn known_everywhere(
@@ -234,11 +247,7 @@ impl OwnDesk {
         control: &Arc<dyn ControlStore>,
         shards: BTreeSet<&ShardName>,
     ) -> Result<(), Refusal> {
-        let limits = match &self.place {
-            Place::Open { limits, .. } => limits,
-            Place::Servers { config, .. } => &config.router,
-        };
-        let waited = everywhere::wait(limits, control, &shards).await;
+        let waited = everywhere::wait(&self.config().router, control, &shards).await;
         waited.map_err(unavailable)
     }
 }

@@ -11,6 +11,7 @@ use mover::{MoveName, Plan};
 use router::{Map, ShardName};
 
 use super::wanted::{Spread, SpreadWay};
+use crate::shards::{self, Roster};
 
 /// What the moves are made from.
 pub struct Ground<'a> {
@@ -18,7 +19,23 @@ pub struct Ground<'a> {
     /// All that the map names, and those that were added.
     pub shards: mover::Shards,
     pub map: &'a Map,
-    pub history: Option<ShardName>,
+    /// What the layout says; `None`: a data directory, all of whose shards keep everything.
+    pub declared: Option<Declared>,
+}
+
+/// A layout's word on who keeps what.
+pub struct Declared {
+    pub layout: shards::Plan,
+    pub roster: Roster,
+}
+
+impl Declared {
+    /// Whether the shard is of the engine that the collection lives on. Tables alone say less: a history has some too.
+    fn keeps(&self, shard: &ShardName, collection: Collection) -> bool {
+        let listed = self.roster.shards().get(shard).map(|it| &it.engine);
+        let engine = self.layout.shards().get(shard).or(listed);
+        engine.is_some_and(|engine| self.layout.serves(engine, collection))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -30,9 +47,9 @@ pub struct Moves {
 
 impl Ground<'_> {
     pub fn moves(&self, group: &MoveName, spread: &Spread, freeze_ms_max: u64) -> Result<Moves> {
-        if let SpreadWay::Away(drained) = &spread.way {
+        if let (SpreadWay::Away(drained), Some(declared)) = (&spread.way, &self.declared) {
             ensure!(
-                self.history.as_ref() != Some(drained),
+                declared.layout.history_shard()?.as_ref() != Some(drained),
                 "{drained} keeps the order history, which stays where the layout has it: nothing was begun"
             );
         }
@@ -75,8 +92,10 @@ impl Ground<'_> {
     }
 
     fn keeps(&self, shard: &ShardName, collection: Collection) -> bool {
-        let engine = self.shards.get(shard);
-        engine.is_some_and(|engine| engine.capabilities().collections.contains(&collection))
+        match &self.declared {
+            Some(declared) => declared.keeps(shard, collection),
+            None => self.shards.contains_key(shard),
+        }
     }
 
     fn onto(&self, collection: Collection, shard: &ShardName) -> Result<Vec<Portion>, SpreadError> {

@@ -155,6 +155,17 @@ impl Plan {
         &self.shards
     }
 
+    /// Whether the layout keeps the live records of the collection on that engine.
+    pub fn serves(&self, engine: &str, collection: Collection) -> bool {
+        let kept = self.layout.collections.get(&collection);
+        kept.is_some_and(|kept| kept.live.engine == engine)
+    }
+
+    /// The shard that keeps the history of orders, if the layout has one.
+    pub fn history_shard(&self) -> Result<Option<ShardName>> {
+        Ok(history_of(&self.layout)?.map(|(_, name)| name))
+    }
+
     /// Where a shard of the file is, if somebody says so.
     pub fn address(&self, name: &ShardName) -> Option<String> {
         let engine = self.shards.get(name)?;
@@ -307,15 +318,6 @@ fn history(
     );
     let engine = engines[&name].clone();
     Ok(Some(OrderHistory::new(name, engine, &declared.statuses)?))
-}
-
-/// The shard that keeps the history of orders, if the layout has one.
-pub fn history_shard(config: &Config) -> Result<Option<ShardName>> {
-    let Some(file) = &config.layout else {
-        return Ok(None);
-    };
-    let layout = layout_command::usable(file)?;
-    Ok(history_of(&layout)?.map(|(_, name)| name))
 }
 
 /// The history of orders, and the shard that keeps it: one that has live records of

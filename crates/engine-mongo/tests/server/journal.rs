@@ -104,3 +104,39 @@ async fn the_server_collects_long_expired_records_without_a_journal_entry() {
         2
     );
 }
+
+/// A stream that begins under writers may have events at once, and then no place before them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_the_journal_is_known_while_others_write() {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    let Some(set) = set() else { return };
+    let engine = open(&set.uri(), &set.database("ending")).await;
+    let (closing, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+    let writing = async {
+        for number in 1_u64.. {
+            if closing.load(Ordering::SeqCst) {
+                break;
+            }
+            let name = format!("S-{number}");
+            let change = create(&name, session_header(&name), vec![]);
+            assert!(engine.apply(change, router(1)).await.unwrap().is_done());
+            acknowledged.store(number, Ordering::SeqCst);
+        }
+    };
+    let ending = async {
+        for _ in 0..150 {
+            let before = acknowledged.load(Ordering::SeqCst);
+            let end = engine.journal_end().await.unwrap();
+            let page = engine.journal_read(&end, 5).await.unwrap();
+            for entry in page.entries {
+                let JournalEvent::Changed { key, .. } = entry.event else {
+                    continue;
+                };
+                let number: u64 = key.id.as_str()[2..].parse().unwrap();
+                assert!(number > before, "{number} was acknowledged before");
+            }
+        }
+        closing.store(true, Ordering::SeqCst);
+    };
+    futures::join!(writing, ending);
+}
