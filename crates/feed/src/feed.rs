@@ -29,6 +29,8 @@ use following::Reading;
 
 /// How often a feed is seized while others take it as well.
 const SEIZE_ATTEMPTS_MAX: u32 = 8;
+/// How often a feed is let go again because its value was changed in between.
+const RELEASE_ATTEMPTS_MAX: u32 = 4;
 
 #[derive(Clone, Debug)]
 pub struct FeedConfig {
@@ -163,8 +165,23 @@ impl Feed {
                 () = world.sleep(Duration::from_millis(pause_ms)) => {}
             }
         }
-        if let Standing::Holding(work) = &self.standing {
-            self.tenure.release(&work.held).await;
+        if let Standing::Holding(_) = self.standing {
+            self.leave().await;
+        }
+    }
+
+    /// Lets the next process begin at once. The value may have changed since the last
+    /// look: somebody asked for a rebuild, or a save that was cut off has landed.
+    async fn leave(&self) {
+        for _ in 0..RELEASE_ATTEMPTS_MAX {
+            match self.tenure.look().await {
+                Ok(Found::Own(held)) => self.tenure.release(&held).await,
+                Ok(Found::Nobody | Found::Other(_)) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "a feed could not be let go: others take it over later");
+                    return;
+                }
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine_api::{Engine, MoverTerm};
-use feed::{FeedError, Pass, begin_following, progress};
+use feed::{FeedError, Pass, Phase, ask_rebuild, begin_following, progress};
 use support::{FEED, Stage, catch_up};
 use tokio::sync::Semaphore;
 
@@ -131,6 +131,20 @@ async fn who_stops_in_peace_leaves_the_feed_to_the_next_at_once() {
         "it goes on where the first was"
     );
     assert_eq!(term(&stage).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_lets_go_of_a_feed_that_was_changed_since_it_looked() {
+    let stage = Stage::new();
+    stage.create("a", "active").await;
+    let mut first = stage.feed();
+    catch_up(&mut first).await;
+    let control = stage.control.as_ref();
+    ask_rebuild(control, FEED).await.unwrap();
+    first.run(std::future::ready(())).await;
+    let left = progress(control, FEED).await.unwrap().unwrap();
+    assert_eq!((left.holder, left.term), (None, 1));
+    assert_eq!(left.phase, Phase::first(), "what was asked for stays");
 }
 
 /// The control store was restored from a copy, and the target knows a higher term.

@@ -174,6 +174,29 @@ async fn a_process_that_slept_through_the_cutover_cannot_write_to_the_source() {
     keeping.abort();
 }
 
+/// W15, on the way back: the fence stands on the shard that is left, which is the target now.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_slept_through_the_rollback_cannot_write_to_the_target() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let mut mover = shop.mover();
+    shop.cut_over(&mut mover).await;
+    let before = shop.map().await.generation;
+    shop.ask(Wish::Rollback).await;
+    shop.drive(&mut mover, "rolled back").await;
+    let late = WriteContext {
+        authority: Authority::Router { generation: before },
+        now: shop.world.now(),
+        revision: Revision::at(shop.world.now(), Writer::numbered(9)),
+    };
+    let refused = shop.target.apply(line(moving_cart(), 80, 1), late).await;
+    assert!(
+        matches!(refused, Err(EngineError::Fenced { .. })),
+        "{refused:?}"
+    );
+    shop.judge("the target takes nothing any more").await;
+}
+
 /// W30: the position of the way back was taken before the first write to the target.
 #[tokio::test(start_paused = true)]
 async fn a_write_right_behind_the_cutover_is_carried_back() {

@@ -9,6 +9,7 @@ mod instants;
 mod journal;
 mod listings;
 mod merges;
+mod moves;
 mod orders;
 mod owners;
 mod registers;
@@ -27,13 +28,14 @@ type Check = fn(&History) -> Vec<String>;
 
 /// Everything that should not have happened.
 pub fn judge(history: &History) -> Vec<String> {
-    let checks: [(&str, Check); 15] = [
+    let checks: [(&str, Check); 16] = [
         ("applied", applied::check),
         ("registers", registers::check),
         ("headers", headers::check),
         ("revisions", revisions::check),
         ("stock", stock::check),
         ("owners", owners::check),
+        ("moves", moves::check),
         ("journal", journal::check),
         ("listings", listings::check),
         ("endings", endings::check),

@@ -71,6 +71,10 @@ impl FaultyEngine {
 }
 
 impl Server {
+    pub fn fence_kind(&self) -> FenceKind {
+        self.fence_kind
+    }
+
     /// What stands here, seen by nobody's request.
     pub async fn peek(&self, key: &RecordKey) -> Option<Record> {
         let context = ReadContext {

@@ -4,7 +4,7 @@
 //! ```text
 //!   visitors ─▶ shop ─┐ (processes: own clocks, leases, sweepers; may pause, crash)
 //!   shoppers ─────────┴▶ routers ─▶ links (faults) ─▶ memory engines
-//!                 movers (may pause, crash) ─┘              │
+//!   operators ─▶ movers (may pause, crash) ─┘               │
 //!   recording ◀── requests, applied changes, maps ──────────┘
 //!       └─▶ checks: what must hold of every history
 //! ```
@@ -20,10 +20,11 @@ pub mod checks;
 pub mod clock;
 pub mod control;
 pub mod engine;
+pub mod hand_made;
 pub mod ledger;
 pub mod linear;
 pub mod link;
-pub mod mover;
+pub mod moving;
 pub mod pausing;
 pub mod recording;
 pub mod report;
@@ -32,3 +33,4 @@ pub mod seed;
 pub mod serving;
 pub mod shopper;
 pub mod visitor;
+pub mod witness;

@@ -13,6 +13,8 @@ use engine_api::{
     Change, EngineError, Fence, MoverTerm, Outcome, Query, Record, RecordKey, Revision,
     WriteContext,
 };
+use feed::tenure::Tenured;
+use mover::{Certificate, MoveState};
 use router::{Map, ShardName};
 use shop_service::{ShopError, Swept};
 use tokio::time::Instant;
@@ -58,6 +60,19 @@ pub struct History {
     pub leases_run_out: u64,
     pub moves_done: u64,
     pub moves_given_up: u64,
+    /// Every value that a record of a move had.
+    pub records: Vec<Recorded>,
+    pub certificates: Vec<Certificate>,
+    pub moving: Moving,
+}
+
+/// What befell the movers of a seed, and their operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moving {
+    pub killed: u64,
+    pub stood_still: u64,
+    pub wishes_refused: u64,
+    pub starts_refused: u64,
 }
 
 /// What all sweepers of a seed did.
@@ -150,6 +165,14 @@ pub struct Claimed {
 pub struct Published {
     pub moment: Moment,
     pub map: Arc<Map>,
+}
+
+/// The record of a move, as it stood from this moment on.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    pub moment: Moment,
+    pub name: String,
+    pub record: Tenured<MoveState>,
 }
 
 /// A place in the ledger.
@@ -289,6 +312,9 @@ impl History {
             leases_run_out: 0,
             moves_done: 0,
             moves_given_up: 0,
+            records: Vec::new(),
+            certificates: Vec::new(),
+            moving: Moving::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use events::events;
+use events::{cutovers, events};
 
 use crate::recording::{End, Intent};
 use crate::seed::{Lived, live};
@@ -93,7 +93,7 @@ pub fn survey(seeds: u64, after: After) -> (Tally, Vec<Failing>) {
 impl Tally {
     pub fn add(&mut self, lived: &Lived) {
         self.seeds += 1;
-        self.moves_done += lived.history.moves_done;
+        self.moves_done += lived.history.moves_done + cutovers(&lived.history);
         self.moves_given_up += lived.history.moves_given_up;
         self.crashes += lived.history.crashes;
         for (event, times) in events(&lived.history) {

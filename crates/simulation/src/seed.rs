@@ -12,6 +12,7 @@ mod looking;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use engine_api::Position;
 use router::{Limits, ShardName};
@@ -22,6 +23,7 @@ use crate::checks;
 use crate::control::FaultyControl;
 use crate::link::Link;
 use crate::recording::{History, Recording};
+use crate::serving::{Moving, Site};
 use crate::shopper::Shared;
 use crate::visitor::Hall;
 use servers::Servers;
@@ -65,6 +67,8 @@ struct Stage {
     servers: Servers,
     control: Arc<FaultyControl>,
     company: Company,
+    moving: Moving,
+    site: Arc<Site>,
     limits: Limits,
     shared: Arc<Shared>,
     hall: Arc<Hall>,
@@ -74,11 +78,14 @@ struct Stage {
 impl Stage {
     async fn play(mut self) -> History {
         self.open().await;
+        let moved = self.draw_moves();
+        let operators = self.operators(&moved).await;
         self.links().for_each(Link::disturb);
+        self.site.is_calm.store(false, Ordering::Relaxed);
         let mut tasks = self.shoppers();
         tasks.extend(self.visitors());
         tasks.extend(self.watchers());
-        tasks.extend(self.movers());
+        tasks.extend(self.movers(&moved, operators));
         tasks.extend(self.crashes());
         tasks.extend(self.pauses());
         for task in tasks {
@@ -88,6 +95,8 @@ impl Stage {
             }
         }
         self.links().for_each(Link::calm);
+        self.site.is_calm.store(true, Ordering::Relaxed);
+        self.end_moves().await;
         let processes = self.hall.processes.iter();
         processes.for_each(|process| {
             process.stop_sweeper();

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -15,7 +15,9 @@ use shop_service::{OrderHistory, Settings, Shop, ShopConfig, archive_feed};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::sleep;
 
+use crate::chance::Chance;
 use crate::clock::AheadWorld;
+use crate::moving::StandingBy;
 use crate::pausing::Pause;
 use crate::recording::Recording;
 
@@ -42,10 +44,23 @@ pub struct Site {
     /// still be under way.
     pub sweepers_ahead: Duration,
     pub recording: Recording,
+    /// Whether the shipped movers run here.
+    pub moving: Moving,
+    /// Faults are over: nothing befalls a mover any more.
+    pub is_calm: AtomicBool,
     pub right: Right,
     /// A number that was given out is not given again: a change that a dead
     /// process left under way must not meet another with its revision.
     pub writers: AtomicU8,
+}
+
+/// Who moves keys about in a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moving {
+    Shipped,
+    /// A script that freezes at once, without a notice: more cutovers under shoppers than a
+    /// patient mover makes.
+    HandMade,
 }
 
 /// By what the processes of a seed know that an answer counts.
@@ -73,6 +88,7 @@ struct Life {
     sweeper: Option<JoinHandle<()>>,
     lease: Option<AbortHandle>,
     archiver: Option<JoinHandle<()>>,
+    movers: Option<JoinHandle<()>>,
 }
 
 impl Site {
@@ -259,6 +275,38 @@ impl Process {
         archiver.abort();
     }
 
+    /// Stands by for every move, in this life of the process.
+    pub fn start_movers(&self) {
+        self.stop_movers();
+        let Some(shop) = self.lock().shop.clone() else {
+            return;
+        };
+        let life = self.site.recording.with(|history| history.crashes);
+        let chance = Chance::new(self.world.random()).stream(&format!("life {life}"));
+        let standing_by = StandingBy {
+            process: self.number,
+            site: Arc::clone(&self.site),
+            router: Arc::clone(shop.router()),
+            world: Arc::clone(&self.world),
+            pause: self.pause.clone(),
+            chance,
+        };
+        let task = tokio::spawn(self.pause.over(standing_by.run()));
+        self.lock().movers = Some(task);
+    }
+
+    pub fn stop_movers(&self) {
+        let Some(movers) = self.lock().movers.take() else {
+            return;
+        };
+        // They never end by themselves.
+        if movers.is_finished() {
+            let what = format!("the movers of process {} broke", self.number);
+            self.site.recording.breach(what);
+        }
+        movers.abort();
+    }
+
     /// Passes of a new archiver until everything is done.
     pub async fn archive_up(&self, passes_max: u32) {
         let Some(shop) = self.lock().shop.clone() else {
@@ -287,6 +335,7 @@ impl Process {
     pub fn crash(&self) {
         self.stop_sweeper();
         self.stop_archiver();
+        self.stop_movers();
         let mut life = self.lock();
         life.shop = None;
         life.lease.take().inspect(AbortHandle::abort);

@@ -24,7 +24,6 @@ use crate::serving::Process;
 
 /// Requests that one shopper begins.
 pub const WISHES_MAX: u64 = 12;
-const THINKS_MS_MAX: u64 = 60;
 /// Pages that one listing asks for.
 const PAGES_MAX: usize = 40;
 /// How often a shopper asks at the process it is used to, in percent.
@@ -36,6 +35,8 @@ pub struct Shared {
     pub processes: Vec<Arc<Process>>,
     pub recording: Recording,
     pub marks: Marks,
+    /// How long they think before they ask.
+    pub thinks_ms_max: u64,
     /// Whether one commit may hold an order and its stock.
     pub together: Together,
     /// Orders that someone has begun.
@@ -63,7 +64,7 @@ impl Shopper {
 
     pub async fn go_shopping(&self) {
         for _ in 0..WISHES_MAX {
-            let pause = self.chance().below(THINKS_MS_MAX);
+            let pause = self.chance().below(self.shared.thinks_ms_max);
             sleep(Duration::from_millis(pause)).await;
             let wish = self.chance().below(100);
             match wish {

@@ -25,7 +25,6 @@ use crate::serving::Process;
 
 /// Errands that one visitor runs, of a few requests each.
 pub const ERRANDS_MAX: u64 = 7;
-const THINKS_MS_MAX: u64 = 80;
 /// Where orders go to a history, visitors stay until they do.
 const LINGERS_MS_MAX: u64 = 450;
 const LINGERS_ERRANDS_MAX: u64 = 10;
@@ -54,6 +53,8 @@ pub struct Hall {
     /// Pieces of every product that ever arrived.
     pub received: AtomicU64,
     pub interest: Interest,
+    /// How long they think before they ask.
+    pub thinks_ms_max: u64,
 }
 
 /// What visitors mostly do.
@@ -140,7 +141,7 @@ impl Visitor {
 
     async fn look_at_everything(&self) {
         for _ in 0..ERRANDS_MAX {
-            let pause = self.chance().below(THINKS_MS_MAX);
+            let pause = self.chance().below(self.hall.thinks_ms_max);
             sleep(Duration::from_millis(pause)).await;
             let errand = self.chance().below(100);
             match errand {

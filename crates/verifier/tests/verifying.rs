@@ -249,7 +249,7 @@ async fn two_copies_that_are_the_same_are_proven_to_be() {
 async fn whatever_is_done_to_one_record_is_found_and_named() {
     type Tamper = fn(&mut Record) -> bool;
     let part = Discord::Part(PartKey::line("phone"));
-    let cases: [(Discord, Tamper); 6] = [
+    let cases: [(Discord, Tamper); 7] = [
         (Discord::Missing, |_| false),
         (Discord::Revision, |it| {
             it.header.revision = revision(2);
@@ -262,6 +262,11 @@ async fn whatever_is_done_to_one_record_is_found_and_named() {
         (part.clone(), |it| {
             it.parts.insert(PartKey::line("phone"), line(2, 9));
             true
+        }),
+        // The same content under another number.
+        (part.clone(), |it| {
+            let phone = it.parts.get_mut(&PartKey::line("phone"));
+            phone.map(|phone| phone.revision = revision(3)).is_some()
         }),
         (part, |it| {
             it.parts.remove(&PartKey::line("phone")).is_some()

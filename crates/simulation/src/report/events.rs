@@ -1,8 +1,11 @@
 //! What happens in the shop, counted, so that a reader sees that it does.
 
+use std::collections::BTreeMap;
+
 use engine_api::{Change, Outcome, Record, StockAction};
 use layout::Collection;
 use model::OrderStatus;
+use mover::Phase;
 use shop_service::{Made, MergeEnd, ShopError};
 
 use crate::ledger::{Deed, Told, Wish};
@@ -10,7 +13,7 @@ use crate::recording::{Applied, History};
 use crate::scenery::GOODS;
 
 /// Every kind of event that is counted, in the order in which they are told.
-pub const EVENTS: [&str; 39] = [
+pub const EVENTS: [&str; 51] = [
     "sessions opened",
     "sessions touched",
     "sessions closed",
@@ -50,6 +53,18 @@ pub const EVENTS: [&str; 39] = [
     "feeds taken over",
     "orders read",
     "worlds with orders and stock on two engines",
+    "worlds with the shipped mover",
+    "moves begun",
+    "moves completed",
+    "moves rolled back",
+    "moves aborted",
+    "cutovers given up",
+    "moves taken over",
+    "movers killed",
+    "movers that stood still",
+    "moves let go",
+    "wishes refused",
+    "moves refused",
 ];
 
 /// What happened, and how often. Answers that never came are not in it.
@@ -57,7 +72,9 @@ pub(super) fn events(history: &History) -> Vec<(&'static str, u64)> {
     let told = history.deeds.iter().filter_map(told);
     let applied = history.applied.iter().flat_map(applied);
     let sweeps = &history.sweeps;
+    let moves = moves(history);
     told.chain(applied)
+        .chain(moves)
         .map(|event| (event, 1))
         .chain([
             ("sweeps", sweeps.passes),
@@ -70,8 +87,51 @@ pub(super) fn events(history: &History) -> Vec<(&'static str, u64)> {
                 "worlds with orders and stock on two engines",
                 u64::from(has_two_engines(history)),
             ),
+            (
+                "worlds with the shipped mover",
+                u64::from(!history.records.is_empty()),
+            ),
+            ("movers killed", history.moving.killed),
+            ("movers that stood still", history.moving.stood_still),
+            ("wishes refused", history.moving.wishes_refused),
+            ("moves refused", history.moving.starts_refused),
         ])
         .collect()
+}
+
+/// Cutovers of shipped movers, there and back: each has its certificate.
+pub(super) fn cutovers(history: &History) -> u64 {
+    history.certificates.len() as u64
+}
+
+/// What records say that those before them did not.
+fn moves(history: &History) -> Vec<&'static str> {
+    let (mut events, mut standing) = (Vec::new(), BTreeMap::new());
+    for recorded in &history.records {
+        let to = &recorded.record;
+        let Some(from) = standing.insert(&recorded.name, to) else {
+            events.push("moves begun");
+            continue;
+        };
+        if from.state.phase != to.state.phase {
+            events.extend(match to.state.phase {
+                Phase::Completed { .. } => Some("moves completed"),
+                Phase::RolledBack { .. } => Some("moves rolled back"),
+                Phase::Aborted { .. } => Some("moves aborted"),
+                _ => None,
+            });
+        }
+        if from.state.given_up != to.state.given_up {
+            events.push("cutovers given up");
+        }
+        if from.term > 0 && from.term < to.term {
+            events.push("moves taken over");
+        }
+        if from.holder.is_some() && to.holder.is_none() {
+            events.push("moves let go");
+        }
+    }
+    events
 }
 
 fn has_two_engines(history: &History) -> bool {

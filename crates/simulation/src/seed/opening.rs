@@ -12,6 +12,7 @@ use super::servers::Kinds;
 use crate::scenery::{
     GOODS, GOODS_PIECES, PIECES, PRODUCTS, create, first_map, product, product_header, stock,
 };
+use crate::serving::Moving;
 use crate::shopper::Shopper;
 use crate::visitor::Visitor;
 
@@ -36,6 +37,9 @@ impl Stage {
             }
             if self.servers.archive.is_some() {
                 process.start_archiver();
+            }
+            if self.moving == Moving::Shipped {
+                process.start_movers();
             }
         }
         let keeper = Shopper::new(

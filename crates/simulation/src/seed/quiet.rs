@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mover::{Direction, certificate};
 use shop_service::Swept;
 use tokio::time::sleep;
 
 use super::Stage;
+use crate::moving::bring_to_rest;
+use crate::serving::Moving;
 use crate::visitor::Visitor;
 
 /// How long late deliveries are waited for.
@@ -20,6 +23,29 @@ const LAST_SWEEPS_MAX: u32 = 20;
 const LAST_ARCHIVINGS_MAX: u32 = 1_000;
 
 impl Stage {
+    /// Every move gets on now. What they came to is looked at behind the link.
+    pub(super) async fn end_moves(&self) {
+        if self.moving == Moving::HandMade {
+            return;
+        }
+        let chance = self.chance.stream("last wishes");
+        bring_to_rest(self.control.as_ref(), &self.recording, chance).await;
+        let processes = self.hall.processes.iter();
+        processes.for_each(|process| process.stop_movers());
+        let moves = mover::list(self.control.behind()).await;
+        let moves = moves.expect("the memory engine answers");
+        for (name, _) in moves {
+            for direction in [Direction::Cutover, Direction::Rollback] {
+                match certificate(self.control.behind(), &name, direction).await {
+                    Ok(found) => self
+                        .recording
+                        .with(|history| history.certificates.extend(found)),
+                    Err(error) => self.recording.breach(error),
+                }
+            }
+        }
+    }
+
     pub(super) async fn wait_for_late_deliveries(&self) {
         for look in 0..QUIET_LOOKS_MAX {
             if self.links().all(|link| link.deliveries_under_way() == 0) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine_api::FenceKind;
+use engine_api::{Engine, FenceKind};
 use layout::Collection;
 use router::ShardName;
 
@@ -127,6 +127,14 @@ impl Servers {
         names
             .map(|name| (name.clone(), Arc::clone(&self.shards[name])))
             .collect()
+    }
+
+    pub(super) fn engines(&self) -> BTreeMap<ShardName, Arc<dyn Engine>> {
+        let shards = self.shards.iter().map(|(name, engine)| {
+            let engine: Arc<dyn Engine> = engine.clone();
+            (name.clone(), engine)
+        });
+        shards.collect()
     }
 
     /// All shards, and the archive if there is one.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use engine_api::{ControlStore, Engine, FenceKind, Together};
@@ -20,7 +20,7 @@ use crate::control::FaultyControl;
 use crate::link::{Link, Weather};
 use crate::recording::Recording;
 use crate::scenery::{GOODS_PIECES, Marks};
-use crate::serving::{Process, Right, Site};
+use crate::serving::{Moving, Process, Right, Site};
 use crate::shopper::Shared;
 use crate::visitor::{Hall, Interest};
 
@@ -48,6 +48,11 @@ const LEASE_MS_MOST: u64 = 600;
 const LEASE_MARGIN_PERCENT: u32 = 25;
 /// Longer than any change is under way.
 const WRITER_REST_MS: u64 = 4_000;
+/// Seeds in which the shipped movers run; in the others a script does what they would.
+const SHIPPED_PERCENT: u64 = 60;
+/// How long people think before they ask; longer where moves take their time, so that they meet.
+const THINKS_MS_MAX: u64 = 70;
+const THINKS_DURING_MOVES_MS_MAX: u64 = 160;
 const BY_LEASE_PERCENT: u64 = 30;
 /// How old an open order is when a sweeper takes it up.
 const SWEEP_AFTER_S: u32 = 1;
@@ -65,7 +70,14 @@ impl Stage {
         let mut chance = Chance::new(seed).stream("stage");
         let mut chance_of_company = Chance::new(seed).stream("company");
         let by_lease = chance.percent(BY_LEASE_PERCENT);
-        let weather = Weather::of_seed(&mut chance);
+        let moving = match Chance::new(seed).stream("moving").percent(SHIPPED_PERCENT) {
+            true => Moving::Shipped,
+            false => Moving::HandMade,
+        };
+        let weather = match moving {
+            Moving::Shipped => Weather::of_seed(&mut chance).milder(),
+            Moving::HandMade => Weather::of_seed(&mut chance),
+        };
         let started = Instant::now();
         let recording = Recording::new();
         let company = *chance_of_company.pick(&COMPANIES);
@@ -78,10 +90,9 @@ impl Stage {
         );
         let link = Link::new(weather, Chance::new(seed).stream("control"));
         let control = Arc::new(FaultyControl::new(link, recording.clone()));
-        let engines = servers.shards.iter().map(|(name, engine)| {
-            let engine: Arc<dyn Engine> = engine.clone();
-            (name.clone(), engine)
-        });
+        let watched = servers.shards.values();
+        let watched = watched.map(|engine| Arc::clone(engine.server()));
+        control.witness.watch(watched.collect());
         let lease_ms = chance_of_company.between(LEASE_MS_LEAST, LEASE_MS_MOST);
         let limits = Limits {
             hold_ms_max: chance.between(200, 2_000),
@@ -100,7 +111,7 @@ impl Stage {
             Right::ControlStore
         };
         let site = Arc::new(Site {
-            shards: engines.collect(),
+            shards: servers.engines(),
             control: Arc::clone(&control) as Arc<dyn ControlStore>,
             history: servers.archive.as_ref().map(|archive| {
                 let statuses = HISTORY_STATUSES.map(str::to_owned);
@@ -109,6 +120,8 @@ impl Stage {
                     .expect("these are finished")
             }),
             limits: limits.clone(),
+            moving,
+            is_calm: AtomicBool::new(true),
             right,
             settings: Settings {
                 sweep_after_s: Lifetime::from_seconds(SWEEP_AFTER_S)
@@ -130,10 +143,15 @@ impl Stage {
             Arc::new(Process::new(number, Arc::clone(&site), world))
         });
         let processes: Vec<Arc<Process>> = processes.collect();
+        let thinks_ms_max = match moving {
+            Moving::Shipped => THINKS_DURING_MOVES_MS_MAX,
+            Moving::HandMade => THINKS_MS_MAX,
+        };
         let shared = Arc::new(Shared {
             processes: processes.clone(),
             recording: recording.clone(),
             marks: Marks::default(),
+            thinks_ms_max,
             together: match servers.kinds {
                 Kinds::Alike(FenceKind::InStore) => Together::Atomic,
                 Kinds::Alike(FenceKind::ByLease) | Kinds::OrdersApart => Together::Unsupported,
@@ -154,6 +172,7 @@ impl Stage {
                 Some(_) => Interest::Orders,
                 None => Interest::Everything,
             },
+            thinks_ms_max,
         });
         servers.spread(&mut chance);
         Stage {
@@ -163,6 +182,8 @@ impl Stage {
             servers,
             control,
             company,
+            moving,
+            site,
             limits,
             shared,
             hall,

@@ -10,8 +10,11 @@ use tokio::time::sleep;
 
 use super::Stage;
 use crate::clock::SimulatedWorld;
-use crate::mover::Supervisor;
+use crate::hand_made::Supervisor;
+use crate::moving::Operator;
+use crate::serving::Moving;
 
+const EARLY_PERCENT: u64 = 65;
 const CRASHES_MAX: u64 = 2;
 /// How often one process stands still, and for how many leases at most.
 const PAUSES_MAX: u64 = 2;
@@ -21,7 +24,8 @@ const CRASH_AT_MS_MAX: u64 = 900;
 const DOWN_MS_MAX: u64 = 250;
 
 impl Stage {
-    pub(super) fn movers(&mut self) -> Vec<JoinHandle<()>> {
+    /// Those who move keys, one for each collection that is moved about.
+    pub(super) fn draw_moves(&mut self) -> Vec<Collection> {
         let first = *self.chance.pick(&Collection::ALL);
         let second = *self.chance.pick(&Collection::ALL);
         let mut collections = vec![first];
@@ -29,21 +33,66 @@ impl Stage {
             collections.push(second);
         }
         collections
-            .into_iter()
-            .map(|collection| {
-                let chance = self.chance.stream(&format!("mover of {collection}"));
-                let supervisor = Supervisor {
-                    collection,
-                    shards: self.servers.shards_for(collection),
-                    control: Arc::clone(&self.control) as Arc<dyn ControlStore>,
-                    limits: self.limits.clone(),
-                    world: self.movers_world(collection),
-                    recording: self.recording.clone(),
-                    chance,
-                };
-                tokio::spawn(supervisor.move_about())
-            })
-            .collect()
+    }
+
+    /// Some of the shipped movers' first moves are ready before anything disturbs them, so that
+    /// their cutovers fall among the shoppers.
+    pub(super) async fn operators(&mut self, collections: &[Collection]) -> Vec<Operator> {
+        let mut operators = Vec::new();
+        if self.moving == Moving::HandMade {
+            return operators;
+        }
+        for collection in collections {
+            let mut operator = self.operator(*collection);
+            if self.chance.percent(EARLY_PERCENT) {
+                operator.begin_early().await;
+            }
+            operators.push(operator);
+        }
+        operators
+    }
+
+    pub(super) fn movers(
+        &self,
+        collections: &[Collection],
+        operators: Vec<Operator>,
+    ) -> Vec<JoinHandle<()>> {
+        let operators = operators.into_iter();
+        let shipped = operators.map(|operator| tokio::spawn(operator.move_about()));
+        let by_hand = collections
+            .iter()
+            .filter(|_| self.moving == Moving::HandMade);
+        let by_hand = by_hand.map(|collection| {
+            let supervisor = self.supervisor(*collection);
+            tokio::spawn(supervisor.move_about())
+        });
+        shipped.chain(by_hand).collect()
+    }
+
+    fn operator(&self, collection: Collection) -> Operator {
+        let places = self.servers.shards_for(collection);
+        Operator {
+            collection,
+            shards: self.servers.engines(),
+            places: places.into_keys().collect(),
+            control: Arc::clone(&self.control) as Arc<dyn ControlStore>,
+            recording: self.recording.clone(),
+            chance: self.chance.stream(&format!("operator of {collection}")),
+            named: 0,
+            begun: None,
+        }
+    }
+
+    fn supervisor(&self, collection: Collection) -> Supervisor {
+        Supervisor {
+            collection,
+            shards: self.servers.shards_for(collection),
+            control: Arc::clone(&self.control) as Arc<dyn ControlStore>,
+            limits: self.limits.clone(),
+            world: self.movers_world(collection),
+            recording: self.recording.clone(),
+            chance: self.chance.stream(&format!("mover of {collection}")),
+        }
     }
 
     pub(super) fn crashes(&mut self) -> Vec<JoinHandle<()>> {
@@ -51,6 +100,7 @@ impl Stage {
             .map(|_| {
                 let sweeps = self.company.visitors > 0;
                 let archives = self.servers.archive.is_some();
+                let moves = self.moving == Moving::Shipped;
                 let process = Arc::clone(self.chance.pick(&self.shared.processes));
                 let at = Duration::from_millis(self.chance.below(CRASH_AT_MS_MAX));
                 let down = Duration::from_millis(self.chance.between(1, DOWN_MS_MAX));
@@ -64,6 +114,9 @@ impl Stage {
                     }
                     if archives {
                         process.start_archiver();
+                    }
+                    if moves {
+                        process.start_movers();
                     }
                 })
             })

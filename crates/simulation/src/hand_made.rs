@@ -14,9 +14,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine_api::{
-    ControlStore, Engine, EngineError, Fence, FenceKind, Generation, MoverTerm, World,
-};
+use engine_api::{ControlStore, Engine, EngineError, Fence, Generation, MoverTerm, World};
 use layout::{Collection, Scope, ShardKey};
 use router::{Edit, KeeperError, LeaseJudge, Limits, Map, MapKeeper, ShardName};
 use tokio::time::sleep;
@@ -25,7 +23,7 @@ use crate::chance::Chance;
 use crate::engine::FaultyEngine;
 use crate::recording::Recording;
 
-pub use supervising::{Supervisor, plan};
+pub use supervising::Supervisor;
 
 /// How often a call is made again while its answers get lost.
 const ATTEMPTS_MAX: u32 = 500;
@@ -212,12 +210,6 @@ impl Mover {
                 Wish::Stop(stop) => return Err(stop),
             };
             self.claim().await?;
-            let cuts_over = edits.iter().any(|edit| matches!(edit, Edit::Move { .. }));
-            let missing = if cuts_over {
-                self.missing_at_target().await
-            } else {
-                None
-            };
             let edits: Vec<_> = edits
                 .into_iter()
                 .map(|edit| (self.plan.collection, edit))
@@ -227,12 +219,7 @@ impl Mover {
                 Err(error) => return self.broken(format!("a map cannot be edited: {error}")),
             };
             match self.keeper.publish(&next).await {
-                Ok(()) => {
-                    if let Some(missing) = missing {
-                        self.recording.breach(missing);
-                    }
-                    return Ok(Arc::new(next));
-                }
+                Ok(()) => return Ok(Arc::new(next)),
                 Err(
                     KeeperError::Lost { .. }
                     | KeeperError::NotNext { .. }
@@ -327,10 +314,6 @@ impl Mover {
             move_name: self.plan.name.clone(),
             term: self.term,
         }
-    }
-
-    fn has_fence(&self) -> bool {
-        self.source.capabilities().fence == FenceKind::InStore
     }
 
     fn broken<T>(&self, why: impl std::fmt::Display) -> Result<T, Stop> {

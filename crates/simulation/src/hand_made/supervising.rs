@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine_api::{ControlStore, Engine, FenceKind, World};
-use layout::{Collection, Scope, ShardKey, SlotRange};
-use router::{CollectionMap, Cut, Limits, Map, MapKeeper, ShardName};
+use layout::Collection;
+use router::{Limits, MapKeeper, ShardName};
 use tokio::time::{sleep, timeout};
 
 use super::{Mover, Plan, Stop, Temper};
 use crate::chance::Chance;
 use crate::engine::FaultyEngine;
+use crate::moving::pick;
 use crate::recording::Recording;
-use crate::scenery::routing_texts;
 
 /// The last of them is steady.
 const TERMS_MAX: u64 = 3;
@@ -56,8 +56,16 @@ impl Supervisor {
             };
             let shards: Vec<ShardName> = self.shards.keys().cloned().collect();
             let name = format!("{}-{number}", self.collection);
-            let Some(plan) = plan(name, &map, self.collection, &shards, &mut self.chance) else {
+            let Some(picked) = pick(&map, self.collection, &shards, &mut self.chance) else {
                 continue;
+            };
+            let plan = Plan {
+                name,
+                collection: self.collection,
+                scope: picked.scope,
+                example: picked.example,
+                source: picked.source,
+                target: picked.target,
             };
             self.recording.note(format!("move {plan:?}"));
             self.carry_out(plan).await;
@@ -118,70 +126,4 @@ impl Supervisor {
             temper,
         }
     }
-}
-
-/// Known keys and all others that nobody has named yet.
-fn all_slots_of(collection: &CollectionMap, shard: &ShardName) -> Vec<SlotRange> {
-    match &collection.cut {
-        Cut::Slots(runs) => {
-            let own = runs.iter().filter(|run| run.shard == *shard);
-            own.map(|run| run.slots).collect()
-        }
-        Cut::Ranges(_) => Vec::new(),
-    }
-}
-
-/// Some keys of one shard, and another shard to take them.
-pub fn plan(
-    name: String,
-    map: &Map,
-    collection: Collection,
-    shards: &[ShardName],
-    chance: &mut Chance,
-) -> Option<Plan> {
-    let of_collection = map.collection(collection).ok()?;
-    let keys: Vec<ShardKey> = routing_texts(collection)
-        .iter()
-        .map(|text| ShardKey::of_text(text))
-        .collect();
-    let source = of_collection.owner(chance.pick(&keys)).clone();
-    let others: Vec<ShardName> = shards
-        .iter()
-        .filter(|shard| **shard != source)
-        .cloned()
-        .collect();
-    let target = chance.pick(&others).clone();
-    let mut owned: Vec<ShardKey> = keys
-        .iter()
-        .filter(|key| *of_collection.owner(key) == source)
-        .cloned()
-        .collect();
-    let owns_all = of_collection.shards().len() == 1;
-    let drawn = chance.below(4);
-    let scope = match drawn {
-        0 if owns_all => Scope::All,
-        1 => {
-            owned.truncate(2);
-            Scope::Keys(owned.clone())
-        }
-        2 if of_collection.pinned.is_empty() => Scope::Slots(all_slots_of(of_collection, &source)),
-        _ => {
-            // A pinned key does not go with its slot.
-            owned.retain(|key| !of_collection.pinned.contains_key(key));
-            let range = |key: &ShardKey| SlotRange {
-                first: key.slot(),
-                last: key.slot(),
-            };
-            Scope::Slots(owned.iter().map(range).collect())
-        }
-    };
-    let example = owned.first()?.clone();
-    Some(Plan {
-        name,
-        collection,
-        scope,
-        example,
-        source,
-        target,
-    })
 }

@@ -1,7 +1,7 @@
 //! Carrying images over: all of them once, then those the journal names.
 
 use engine_api::{
-    Authority, Change, Engine, Freshness, JournalEvent, JournalPage, Merged, Outcome, Position,
+    Authority, Change, Engine, Freshness, JournalEvent, JournalPage, Outcome, Position,
     ReadContext, Record, RecordKey, Scan, Seal, WriteContext,
 };
 
@@ -105,42 +105,6 @@ impl Mover {
             Outcome::Done { .. } => Ok(()),
             other => self.broken(format!("an image was answered {other:?}")),
         }
-    }
-
-    /// Behind a fence in the store the target must have everything before the
-    /// cutover. By lease, stragglers nobody was told of may stay behind.
-    pub(super) async fn missing_at_target(&self) -> Option<String> {
-        if !self.has_fence() {
-            return None;
-        }
-        let (source, target) = (self.source.server(), self.target.server());
-        let scan = Scan {
-            collection: self.plan.collection,
-            scope: self.plan.scope.clone(),
-            after: None,
-            until: None,
-            limit: engine_api::PAGE_RECORDS_MAX,
-        };
-        let page = source
-            .memory
-            .scan(&scan)
-            .await
-            .expect("the memory engine answers every scan");
-        for image in page.images {
-            let Some(mut copy) = target.peek(&image.key).await else {
-                return Some(format!(
-                    "{} is missing at {} at the cutover",
-                    image.key, target.shard
-                ));
-            };
-            if copy.merge(&image) == Merged::Changed {
-                return Some(format!(
-                    "{} is older at {} at the cutover",
-                    image.key, target.shard
-                ));
-            }
-        }
-        None
     }
 
     fn is_in_scope(&self, key: &RecordKey) -> bool {
