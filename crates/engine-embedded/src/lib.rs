@@ -27,6 +27,7 @@ mod read;
 mod segment;
 mod state;
 mod store;
+mod stray;
 mod tables;
 
 pub use committer::CommitCounts;
