@@ -118,6 +118,9 @@ fn text_of(name: &MoveName, record: &Tenured<MoveState>) -> String {
     for key in &shown.differing {
         say("", key.clone());
     }
+    for finding in &shown.findings {
+        say("broken where it is", finding.clone());
+    }
     if let Some(ms) = shown.freeze_ms {
         say(
             "last freeze",
