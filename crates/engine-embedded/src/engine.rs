@@ -143,6 +143,12 @@ impl EmbeddedEngine {
         self.committer.journal_entries()
     }
 
+    /// The tables under the engine, for tests that go past it.
+    #[cfg(test)]
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     async fn commit(
         &self,
         changes: Vec<Change>,

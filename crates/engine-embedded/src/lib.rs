@@ -29,6 +29,8 @@ mod state;
 mod store;
 mod stray;
 mod tables;
+#[cfg(test)]
+mod tampering;
 
 pub use committer::CommitCounts;
 pub use directory::{FORMAT, FREE_BYTES_MIN, OpenError};
