@@ -283,8 +283,16 @@ impl Engine for Faulty {
         self.engine.maintain(work).await
     }
 
+    async fn restore(&self, image: Record, context: WriteContext) -> Result<Outcome, EngineError> {
+        self.engine.restore(image, context).await
+    }
+
     async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {
         self.engine.find_strays(search).await
+    }
+
+    async fn is_stray(&self, stray: &Stray, now: Timestamp) -> Result<bool, EngineError> {
+        self.engine.is_stray(stray, now).await
     }
 
     async fn mend_stray(&self, stray: &Stray, now: Timestamp) -> Result<StrayEnd, EngineError> {

@@ -247,8 +247,18 @@ impl Engine for Metered {
         self.timed(Operation::Maintain, work).await
     }
 
+    async fn restore(&self, image: Record, context: WriteContext) -> Result<Outcome, EngineError> {
+        let work = self.engine.restore(image, context);
+        self.timed(Operation::Apply, work).await
+    }
+
     async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {
         let work = self.engine.find_strays(search);
+        self.timed(Operation::FindStrays, work).await
+    }
+
+    async fn is_stray(&self, stray: &Stray, now: Timestamp) -> Result<bool, EngineError> {
+        let work = self.engine.is_stray(stray, now);
         self.timed(Operation::FindStrays, work).await
     }
 

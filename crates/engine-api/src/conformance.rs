@@ -60,6 +60,7 @@ mod writing;
 
 mod fences;
 mod images;
+mod restoring;
 mod terms;
 
 mod derived;
@@ -156,6 +157,7 @@ fn all_cases() -> impl Iterator<Item = &'static Case> {
         stock::CASES,
         together::CASES,
         images::CASES,
+        restoring::CASES,
         fences::CASES,
         terms::CASES,
         values::CASES,
@@ -175,7 +177,7 @@ fn all_cases() -> impl Iterator<Item = &'static Case> {
 type CaseFuture<'a> = Pin<Box<dyn Future<Output = Checked> + Send + 'a>>;
 
 struct Case {
-    /// The contract's line: E1 to E25, or CS for the control store.
+    /// The contract's line: E1 to E26, or CS for the control store.
     line: &'static str,
     /// The protocol's rules that the case holds an engine to.
     rules: &'static [&'static str],

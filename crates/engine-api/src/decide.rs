@@ -329,13 +329,9 @@ fn put_image(stored: Option<&Record>, image: &Record) -> Decision {
     if stored.is_some() && merged == Merged::Unchanged {
         return Decision::Answer(Outcome::Done { revision });
     }
-    let kind = match record.header.content {
-        Content::Live(_) => ChangeKind::Written,
-        Content::Removed => ChangeKind::Removed,
-    };
     Decision::Write {
+        kind: record.change_kind(),
         record,
-        kind,
         revision,
     }
 }

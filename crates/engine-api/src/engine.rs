@@ -96,9 +96,13 @@ use crate::stray::{Stray, StrayEnd, StrayPage, StraySearch};
 /// - E22 `maintain` forgets marks and journal entries older than asked, nothing
 ///   else, and at most as much as asked.
 ///
-/// - E25 `find_strays` meets every derived row that is missing, or that no record
-///   has, unless a change that is under way may be about to put it right; `mend_stray`
-///   puts it right and touches no row that follows its record (W9).
+/// - E25 `find_strays` meets every derived row that is missing, that holds something
+///   else than its record, or that no record has; with [`Patience::WithChanges`](crate::Patience)
+///   unless a change that is under way may be about to put it right. `is_stray` looks at one again,
+///   `mend_stray` puts it right and touches no row that follows its record (W9).
+/// - E26 `restore` makes a record be the given image, whatever stands there, derived rows
+///   included, and leaves a journal entry. Only a mover may ask for it, under its term, to
+///   repair a copy that nobody else writes.
 ///
 /// **Faults**
 /// - E23 An error other than `OutcomeUnknown` means that nothing was changed.
@@ -178,9 +182,20 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
     /// Collects garbage, a bounded piece at a time.
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError>;
 
+    /// What an image cannot mend that is merged: a damaged part of the very same revision.
+    async fn restore(&self, _image: Record, _: WriteContext) -> Result<Outcome, EngineError> {
+        Err(EngineError::Unsupported {
+            what: "restore a record".to_owned(),
+        })
+    }
+
     /// None where one commit holds all tables of a record.
     async fn find_strays(&self, _search: &StraySearch) -> Result<StrayPage, EngineError> {
         Ok(StrayPage::default())
+    }
+
+    async fn is_stray(&self, _stray: &Stray, _now: Timestamp) -> Result<bool, EngineError> {
+        Ok(false)
     }
 
     async fn mend_stray(&self, _stray: &Stray, _now: Timestamp) -> Result<StrayEnd, EngineError> {

@@ -54,6 +54,6 @@ pub use record::{
 pub use revision::{Revision, WRITERS_MAX, Writer};
 pub use shared::{Memo, SharedRecord};
 pub use stock::{stock_fields, stock_of};
-pub use stray::{RowFault, Stray, StrayEnd, StrayPage, StraySearch};
+pub use stray::{Patience, RowFault, Stray, StrayEnd, StrayPage, StraySearch};
 pub use validate::{validate, validate_alone, validate_together};
 pub use world::{RealWorld, World};

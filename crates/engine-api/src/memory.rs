@@ -204,6 +204,14 @@ impl Engine for MemoryEngine {
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
         Ok(self.lock().maintain(&work))
     }
+
+    async fn restore(&self, image: Record, context: WriteContext) -> Result<Outcome, EngineError> {
+        let put = Change::PutImage {
+            image: image.clone(),
+        };
+        validate(&put, &context)?;
+        self.lock().restore(image, &context)
+    }
 }
 
 #[async_trait]
@@ -304,6 +312,19 @@ impl State {
                 Ok(Outcome::Done { revision })
             }
         }
+    }
+
+    fn restore(&mut self, image: Record, context: &WriteContext) -> Result<Outcome, EngineError> {
+        self.gate.admit(&image.key, &context.authority)?;
+        let (key, revision) = (image.key.clone(), image.newest_revision());
+        let event = JournalEvent::Changed {
+            key: key.clone(),
+            kind: image.change_kind(),
+            revision,
+        };
+        self.append(context.now, event);
+        self.records.insert((key.collection, key.id), image);
+        Ok(Outcome::Done { revision })
     }
 
     fn append(&mut self, written_at: Timestamp, event: JournalEvent) {

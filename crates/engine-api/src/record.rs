@@ -11,6 +11,7 @@ use std::sync::Arc;
 use layout::{Collection, Field, Fields, PartKind, ShardKey, Value};
 use model::Timestamp;
 
+use crate::journal::ChangeKind;
 use crate::revision::Revision;
 
 /// Ids are opaque text of 1 to 64 bytes.
@@ -240,6 +241,14 @@ impl Record {
             .values()
             .map(|part| part.revision)
             .fold(self.header.revision, Revision::max)
+    }
+
+    /// What a journal says of a record that was left like this.
+    pub fn change_kind(&self) -> ChangeKind {
+        match self.header.content {
+            Content::Live(_) => ChangeKind::Written,
+            Content::Removed => ChangeKind::Removed,
+        }
     }
 
     /// Takes from `other` what is newer, part by part (W1, W26). Answers whether anything was.

@@ -1,9 +1,11 @@
 //! Derived rows that do not follow their records (W9).
 //!
-//! Only where the tables of a record are written one after the other: a commit that
-//! holds all of them leaves no strays.
+//! Where the tables of a record are written one after the other, a crash leaves them. Where one commit
+//! holds all of them only somebody who went past the engine does.
 
-use layout::Collection;
+use std::fmt;
+
+use layout::{Collection, Scope};
 use model::Timestamp;
 
 use crate::query::ScanPosition;
@@ -13,10 +15,22 @@ use crate::record::RecordId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StraySearch {
     pub collection: Collection,
+    /// Rows of records outside are left out; a row without a record may be anybody's.
+    pub scope: Scope,
     pub after: Option<ScanPosition>,
     /// Records and rows to look at, about.
     pub limit: usize,
+    pub patience: Patience,
     pub now: Timestamp,
+}
+
+/// What a row that does not follow its record is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// A change that is under way may be about to put it right: it is left as long as one may take.
+    WithChanges,
+    /// A stray, at once: for who looks again before it does anything about it.
+    Without,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +47,8 @@ pub struct Stray {
     pub id: RecordId,
     pub table: String,
     pub fault: RowFault,
+    /// The patience that it was found with.
+    pub patience: Patience,
     /// The row, as its engine finds it again; opaque to everyone else.
     pub row: Vec<u8>,
 }
@@ -43,6 +59,8 @@ pub enum RowFault {
     Missing,
     /// The record has no such row any more, or there is no record: a listing reads it in vain.
     Outgrown,
+    /// The row holds something else than the record, or ends before it.
+    Altered,
 }
 
 /// What became of a stray.
@@ -51,4 +69,21 @@ pub enum StrayEnd {
     Mended,
     /// It follows its record by now.
     Follows,
+}
+
+impl fmt::Display for Stray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stray { table, id, .. } = self;
+        write!(f, "{}/{id}: {} in {table}", self.collection, self.fault)
+    }
+}
+
+impl fmt::Display for RowFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RowFault::Missing => "has no row",
+            RowFault::Outgrown => "has a row too many",
+            RowFault::Altered => "has a row of other content",
+        })
+    }
 }

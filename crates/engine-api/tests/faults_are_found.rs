@@ -88,6 +88,10 @@ const FAULTS: &[(Fault, &str)] = &[
         "pages of the journal make the whole",
     ),
     (
+        Fault::RestoresByMerging,
+        "a restored record is the image whatever stood there",
+    ),
+    (
         Fault::RestartsTheJournalSilently,
         "a position that was trimmed away is lost loudly",
     ),

@@ -8,7 +8,7 @@ mod keys;
 mod partition;
 mod parts;
 
-use engine_api::{EngineError, Header, Part, PartKey, Record, RecordId, Revision};
+use engine_api::{EngineError, Header, Part, PartKey, Record, RecordId, Revision, Timestamp};
 use layout::{Collection, KeyColumn, Table};
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
@@ -202,7 +202,23 @@ impl AuthorityTable {
         if stored.patched.values().all(is_kept) {
             return Ok(());
         }
-        self.clear_to(connection, id.as_str(), header.cleared).await
+        let until = header.cleared.to_i64();
+        self.clear_to(connection, id.as_str(), until).await
+    }
+
+    /// Deletes patched rows, of whatever revision, that were written before now.
+    pub async fn clear_to_now(
+        &self,
+        connection: &Connection,
+        id: &str,
+        stored: &Stored,
+        now: Timestamp,
+    ) -> Result<(), EngineError> {
+        let Some(newest) = stored.patched.values().max() else {
+            return Ok(());
+        };
+        let until = newest.to_i64().max(now.unix_micros());
+        self.clear_to(connection, id, until).await
     }
 
     /// Parts at their own revisions; the newest wins by itself.
@@ -237,7 +253,7 @@ impl AuthorityTable {
         }
         let decided = self.decide(connection, bound).await?;
         if let (Decided::Applied, Some(newest)) = (decided, stored.patched.values().max()) {
-            self.clear_to(connection, id, *newest).await?;
+            self.clear_to(connection, id, newest.to_i64()).await?;
         }
         Ok(decided)
     }
@@ -285,12 +301,12 @@ impl AuthorityTable {
         &self,
         connection: &Connection,
         id: &str,
-        revision: Revision,
+        until: i64,
     ) -> Result<(), EngineError> {
         let Some(statements) = &self.parts else {
             return Ok(());
         };
-        let mut cells = vec![number(revision.to_i64())];
+        let mut cells = vec![number(until)];
         cells.extend(self.key(id));
         connection
             .write(&statements.clear_patched, cells, self.levels.decided)

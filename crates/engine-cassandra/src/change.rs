@@ -66,6 +66,68 @@ pub(crate) async fn apply(
     })
 }
 
+/// Makes the partition hold the image and nothing else, whatever stands there.
+pub(crate) async fn restore(
+    engine: &CassandraEngine,
+    tables: &Tables,
+    put: &Change,
+    context: &WriteContext,
+) -> Result<Outcome, EngineError> {
+    check_image(put)?;
+    let Change::PutImage { image } = put else {
+        return Err(EngineError::Invalid {
+            reason: "not an image".to_owned(),
+        });
+    };
+    let (connection, id) = (engine.connection(), image.key.id.as_str());
+    let revision = image.newest_revision();
+    for _ in 0..ATTEMPTS_MAX {
+        let found = tables.authority.load_latest(connection, id).await?;
+        let entry = Entry {
+            key: image.key.clone(),
+            kind: image.change_kind(),
+            revision,
+            written_at: context.now,
+        };
+        let moment = moment(put, image, context);
+        // Rows of patches outlive a decision, and were perhaps written at another time than they say.
+        let patched = tables
+            .authority
+            .clear_to_now(connection, id, &found, context.now);
+        patched.await?;
+        // As if it held nothing: what has the image's own revision is written all the same.
+        let (stored, was) = found.without_record();
+        match write(engine, tables, &stored, image, entry, moment).await? {
+            Decided::Applied => {
+                let dropped = drop_outgrown(connection, tables, was.as_ref(), image);
+                dropped.await?;
+                return Ok(Outcome::Done { revision });
+            }
+            Decided::Refused => {}
+        }
+    }
+    Err(EngineError::Unavailable {
+        reason: format!("{} is decided on by too many at once", image.key),
+    })
+}
+
+/// Rows of what stood there, which nobody reads from the record any more.
+async fn drop_outgrown(
+    connection: &Connection,
+    tables: &Tables,
+    was: Option<&Record>,
+    image: &Record,
+) -> Result<(), EngineError> {
+    let level = tables.authority.levels.decided;
+    let Some(was) = was else { return Ok(()) };
+    for (table, row) in rows(tables, was) {
+        if table.row(&image.header).as_ref() != Some(&row) {
+            table.forget(connection, was, &row, level).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Entry, derived rows, decision; then what has become garbage.
 async fn write(
     engine: &CassandraEngine,

@@ -9,6 +9,7 @@
 //! A table that the layout calls whole also holds a copy of header and items,
 //! for those who read it without us. Our own answers come from the authority.
 
+mod content;
 mod copy;
 mod path;
 mod walk;
@@ -29,6 +30,8 @@ use crate::config::OpenError;
 use crate::connection::{Bound, Cells, Columns, Connection, PageStart, number};
 use crate::failure::damaged;
 use crate::schema::{CopyForm, ITEM_KEY, copy_of};
+use content::ContentRead;
+pub(crate) use content::RowState;
 use copy::CopyStatements;
 pub(crate) use path::PathRead;
 pub(crate) use walk::{DerivedRow, Walk};
@@ -42,6 +45,7 @@ pub(crate) struct DerivedTable {
     pub buckets: u32,
     key: Vec<KeyColumn>,
     copy: CopyStatements,
+    content: ContentRead,
     delete: PreparedStatement,
     stamp: PreparedStatement,
     all: PreparedStatement,
@@ -84,6 +88,7 @@ impl DerivedTable {
         let repeatable = async |statement: String| connection.prepare_repeatable(&statement).await;
         Ok(DerivedTable {
             copy: CopyStatements::prepare(connection, keyspace, &table).await?,
+            content: ContentRead::prepare(connection, keyspace, &table, &equal).await?,
             delete: repeatable(format!(
                 "DELETE FROM {full} USING TIMESTAMP ? WHERE {equal}"
             ))
@@ -209,6 +214,40 @@ impl DerivedTable {
             }
             None => Ok(()),
         }
+    }
+
+    /// What the row of a live record is, compared with the record.
+    pub async fn state_of(
+        &self,
+        connection: &Connection,
+        record: &Record,
+        row: &[Value],
+        now: Timestamp,
+        level: Consistency,
+    ) -> Result<RowState, EngineError> {
+        let expires_s = record.expires_at().map(|at| at.unix_micros() / 1_000_000);
+        let ends_s = expires_s.filter(|_| self.table.options.ttl_seconds.is_some());
+        let left_s = ends_s.map(|at| at - now.unix_micros() / 1_000_000);
+        let found = self.content.read(connection, key_cells(row), level).await?;
+        Ok(self.content.judge(&found, record, left_s))
+    }
+
+    /// Writes the row anew over whatever stands there, at one moment: what came before it goes.
+    pub fn rewrite<'a>(&'a self, record: &Record, moment: Moment) -> Vec<Bound<'a>> {
+        let Some(row) = self.row(&record.header) else {
+            return Vec::new();
+        };
+        let mut cells = vec![number(moment.stamp - 1)];
+        cells.extend(key_cells(&row));
+        let mut bound = vec![(&self.delete, cells)];
+        let mut stamped = record.clone();
+        if let Some(at) = Revision::from_i64(moment.stamp) {
+            for part in stamped.parts.values_mut() {
+                part.revision = part.revision.max(at);
+            }
+        }
+        bound.extend(self.put(None, &stamped, moment));
+        bound
     }
 
     /// The timestamp of the row, if it is there.

@@ -314,8 +314,18 @@ impl Engine for CassandraEngine {
         sweep::maintain(self, work).await
     }
 
+    async fn restore(&self, image: Record, context: WriteContext) -> Result<Outcome, EngineError> {
+        let put = Change::PutImage { image };
+        validate(&put, &context)?;
+        change::restore(self, self.tables(put.key().collection)?, &put, &context).await
+    }
+
     async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {
         stray::find(self, self.tables(search.collection)?, search).await
+    }
+
+    async fn is_stray(&self, stray: &Stray, now: Timestamp) -> Result<bool, EngineError> {
+        stray::stands(self, self.tables(stray.collection)?, stray, now).await
     }
 
     async fn mend_stray(&self, stray: &Stray, now: Timestamp) -> Result<StrayEnd, EngineError> {

@@ -1,7 +1,7 @@
 //! Derived rows that do not follow their records (E25), found from both sides.
 //!
 //! ```text
-//!   table 0: the authority   each record ─▶ its row in every derived table: there?
+//!   table 0: the authority   each record ─▶ its row in every derived table: there, and the same?
 //!   table 1…: derived        each row ─▶ its record: does it have this very row?
 //! ```
 //!
@@ -14,8 +14,8 @@
 mod naming;
 
 use engine_api::{
-    EngineError, PAGE_RECORDS_MAX, Record, RecordId, RowFault, Stray, StrayEnd, StrayPage,
-    StraySearch, Timestamp,
+    EngineError, PAGE_RECORDS_MAX, Patience, Record, RecordId, RowFault, Stray, StrayEnd,
+    StrayPage, StraySearch, Timestamp,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use layout::Value;
@@ -24,7 +24,7 @@ use scylla::statement::Consistency;
 
 use crate::authority::{KeyPiece, ScannedKey};
 use crate::connection::PageStart;
-use crate::derived::{DerivedRow, DerivedTable, Moment, stamp_of_image};
+use crate::derived::{DerivedRow, DerivedTable, Moment, RowState, stamp_of_image};
 use crate::engine::{CassandraEngine, Tables};
 use naming::{decode, encode, parse, position};
 
@@ -76,11 +76,42 @@ pub(crate) async fn mend(
     })?;
     match stray.fault {
         RowFault::Missing => put_row(engine, tables, table, &stray.id, now).await,
+        RowFault::Altered => rewrite_row(engine, tables, table, &stray.id, now).await,
         RowFault::Outgrown => {
-            let (key, stamp) = decode(&stray.row)?;
-            drop_row(engine, tables, table, &stray.id, (key, stamp), now).await
+            let row = decode(&stray.row)?;
+            let judged = (now, stray.patience);
+            drop_row(engine, tables, table, &stray.id, row, judged).await
         }
     }
+}
+
+/// Whether it is one still, for who found it without patience.
+pub(crate) async fn stands(
+    engine: &CassandraEngine,
+    tables: &Tables,
+    stray: &Stray,
+    now: Timestamp,
+) -> Result<bool, EngineError> {
+    let (connection, id) = (engine.connection(), stray.id.as_str());
+    let mut of = tables.derived.iter();
+    let Some(table) = of.find(|table| table.table.name == stray.table) else {
+        return Ok(false);
+    };
+    let record = tables.authority.load_latest(connection, id).await?.record;
+    if let RowFault::Outgrown = stray.fault {
+        let (row, stamp) = decode(&stray.row)?;
+        let found = table.stamp_of(connection, &row, level(tables)).await?;
+        let judged = (now, stray.patience);
+        return Ok(found == Some(stamp) && is_stray(table, record.as_ref(), &row, stamp, judged));
+    }
+    let Some(record) = record.filter(|it| it.live_at(now).is_some()) else {
+        return Ok(false);
+    };
+    let Some(row) = table.row(&record.header) else {
+        return Ok(false);
+    };
+    let state = table.state_of(connection, &record, &row, now, level(tables));
+    Ok(state.await? != RowState::Follows)
 }
 
 type Found = (usize, Vec<Stray>, Option<PagingState>);
@@ -105,7 +136,7 @@ async fn missing(
     Ok((looked_at, found.into_iter().flatten().collect(), next))
 }
 
-/// The tables in which a live record has no row.
+/// The tables in which a live record has no row, or one of other content.
 async fn rowless(
     engine: &CassandraEngine,
     tables: &Tables,
@@ -117,19 +148,30 @@ async fn rowless(
     let Some(record) = stored.record.filter(|it| it.live_at(search.now).is_some()) else {
         return Ok(Vec::new());
     };
+    if !search.scope.contains(&record.key.shard_key) {
+        return Ok(Vec::new());
+    }
     let mut strays = Vec::new();
     for table in &tables.derived {
         let Some(row) = table.row(&record.header) else {
             continue;
         };
-        let stamp = table.stamp_of(connection, &row, level(tables)).await?;
+        let state = table.state_of(connection, &record, &row, search.now, level(tables));
+        let fault = match state.await? {
+            RowState::Follows => continue,
+            RowState::Missing => RowFault::Missing,
+            // The patch that changes it writes its copy beside it.
+            RowState::Altered if is_recent(&record, search) => continue,
+            RowState::Altered => RowFault::Altered,
+        };
         // A record that moved on meanwhile took its row along.
-        if stamp.is_none() && unchanged(engine, tables, &record).await? {
+        if unchanged(engine, tables, &record).await? {
             strays.push(Stray {
                 collection: search.collection,
                 id: record.key.id.clone(),
                 table: table.table.name.clone(),
-                fault: RowFault::Missing,
+                fault,
+                patience: search.patience,
                 row: Vec::new(),
             });
         }
@@ -144,7 +186,13 @@ async fn unchanged(
 ) -> Result<bool, EngineError> {
     let (connection, id) = (engine.connection(), seen.key.id.as_str());
     let again = tables.authority.load_latest(connection, id).await?.record;
-    Ok(again.is_some_and(|again| again.header.revision == seen.header.revision))
+    Ok(again.is_some_and(|again| again == *seen))
+}
+
+fn is_recent(record: &Record, search: &StraySearch) -> bool {
+    let before = search.now.checked_add_seconds(-OUTGROWN_PATIENCE_S);
+    search.patience == Patience::WithChanges
+        && before.is_none_or(|before| record.newest_revision().time() >= before)
 }
 
 async fn outgrown(
@@ -183,7 +231,11 @@ async fn recordless(
     let authority = &tables.authority;
     let stored = authority.load_latest(engine.connection(), id.as_str());
     let record = stored.await?.record;
-    if !is_stray(table, record.as_ref(), &row.key, row.stamp, search.now) {
+    let is_outside = |record: &Record| !search.scope.contains(&record.key.shard_key);
+    let judged = (search.now, search.patience);
+    if record.as_ref().is_some_and(is_outside)
+        || !is_stray(table, record.as_ref(), &row.key, row.stamp, judged)
+    {
         return Ok(None);
     }
     let connection = engine.connection();
@@ -196,22 +248,26 @@ async fn recordless(
         id: id.clone(),
         table: table.table.name.clone(),
         fault: RowFault::Outgrown,
+        patience: search.patience,
         row: encode(&row.key, row.stamp)?,
     }))
 }
 
-/// Whether the row is nobody's, and has been for so long that no change under way is
+/// Whether the row is nobody's; with patience, for so long that no change under way is
 /// about to delete it, or to make it somebody's.
 fn is_stray(
     table: &DerivedTable,
     record: Option<&Record>,
     row: &[Value],
     stamp: i64,
-    now: Timestamp,
+    (now, patience): (Timestamp, Patience),
 ) -> bool {
     let own = record.and_then(|record| table.row(&record.header));
     if own.as_deref() == Some(row) {
         return false;
+    }
+    if patience == Patience::Without {
+        return true;
     }
     let header = record.map(|record| record.header.revision.to_i64());
     let (since, patience_s) = match header {
@@ -244,9 +300,14 @@ async fn put_row(
     if table.stamp_of(connection, &row, level).await?.is_some() {
         return Ok(StrayEnd::Follows);
     }
-    let revision = record.header.revision.to_i64();
-    for stamp in [revision, stamp_of_image(&record, now)] {
-        let mut bound = table.put(None, &record, Moment { now, stamp });
+    let (revision, clock) = (
+        record.header.revision.to_i64(),
+        stamp_of_image(&record, now),
+    );
+    for (stamp, mut bound) in [
+        (revision, table.put(None, &record, moment(now, revision))),
+        (clock, table.rewrite(&record, moment(now, clock))),
+    ] {
         if let (Some(calendar), Some(header)) = (engine.calendar(), record.header.content.live()) {
             // Known or not: the entry may have gone with the row.
             bound.extend(
@@ -256,13 +317,40 @@ async fn put_row(
             );
         }
         connection.write_together(bound, level).await?;
-        if table.stamp_of(connection, &row, level).await?.is_some() {
+        let state = table.state_of(connection, &record, &row, now, level);
+        if state.await? == RowState::Follows {
             return undo_if_outgrown(engine, tables, table, (&record, &row, stamp)).await;
         }
     }
     Err(EngineError::Unavailable {
         reason: format!("the row of {id} in {} does not stay", table.table.name),
     })
+}
+
+/// Writes the row anew, at the clock: whatever altered it was written before.
+async fn rewrite_row(
+    engine: &CassandraEngine,
+    tables: &Tables,
+    table: &DerivedTable,
+    id: &RecordId,
+    now: Timestamp,
+) -> Result<StrayEnd, EngineError> {
+    let (connection, level) = (engine.connection(), level(tables));
+    let stored = tables.authority.load_latest(connection, id.as_str());
+    let Some(record) = stored.await?.record.filter(|it| it.live_at(now).is_some()) else {
+        return Ok(StrayEnd::Follows);
+    };
+    let Some(row) = table.row(&record.header) else {
+        return Ok(StrayEnd::Follows);
+    };
+    let state = table.state_of(connection, &record, &row, now, level);
+    if state.await? == RowState::Follows {
+        return Ok(StrayEnd::Follows);
+    }
+    let stamp = stamp_of_image(&record, now);
+    let bound = table.rewrite(&record, moment(now, stamp));
+    connection.write_together(bound, level).await?;
+    undo_if_outgrown(engine, tables, table, (&record, &row, stamp)).await
 }
 
 /// A record that moved on meanwhile deleted its row before this one was written.
@@ -288,21 +376,25 @@ async fn drop_row(
     table: &DerivedTable,
     id: &RecordId,
     (row, stamp): (Vec<Value>, i64),
-    now: Timestamp,
+    judged: (Timestamp, Patience),
 ) -> Result<StrayEnd, EngineError> {
     let connection = engine.connection();
     let load = async || tables.authority.load_latest(connection, id.as_str()).await;
     let record = load().await?.record;
-    if !is_stray(table, record.as_ref(), &row, stamp, now) {
+    if !is_stray(table, record.as_ref(), &row, stamp, judged) {
         return Ok(StrayEnd::Follows);
     }
     table.delete(connection, &row, stamp, level(tables)).await?;
     // A decision that nobody waited for any more may have landed: then it needs its row.
     let own = load().await?.record.and_then(|it| table.row(&it.header));
     if own.as_deref() == Some(&row[..]) {
-        put_row(engine, tables, table, id, now).await?;
+        put_row(engine, tables, table, id, judged.0).await?;
     }
     Ok(StrayEnd::Mended)
+}
+
+fn moment(now: Timestamp, stamp: i64) -> Moment {
+    Moment { now, stamp }
 }
 
 fn level(tables: &Tables) -> Consistency {

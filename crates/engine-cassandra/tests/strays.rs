@@ -3,11 +3,11 @@
 mod shop;
 
 use engine_api::{
-    Authority, Change, Engine, Generation, Outcome, Query, RealWorld, Revision, RowFault, Stray,
-    StrayEnd, StraySearch, Timestamp, World, WriteContext, Writer,
+    Authority, Change, Engine, Generation, Outcome, Patience, Query, RealWorld, Revision, RowFault,
+    Stray, StrayEnd, StraySearch, Timestamp, World, WriteContext, Writer,
 };
 use engine_cassandra::CassandraEngine;
-use layout::{AccessPath, Collection, Field, Value};
+use layout::{AccessPath, Collection, Field, Scope, Value};
 use scylla::client::session::Session;
 use shop::Shopkeeper;
 
@@ -53,8 +53,10 @@ impl Scene {
         loop {
             let search = StraySearch {
                 collection,
+                scope: Scope::All,
                 after,
                 limit: 1,
+                patience: Patience::WithChanges,
                 now: RealWorld::new().now(),
             };
             let page = self.engine.find_strays(&search).await;

@@ -10,8 +10,8 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use engine_api::{
-    Change, EngineError, Fence, Maintained, Maintenance, MoverTerm, Outcome, Seal, SetOutcome,
-    SharedRecord, Timestamp, WriteContext,
+    Change, EngineError, Fence, Maintained, Maintenance, MoverTerm, Outcome, Record, Seal,
+    SetOutcome, SharedRecord, Stray, StrayEnd, Timestamp, WriteContext,
 };
 use tokio::sync::oneshot;
 
@@ -35,6 +35,15 @@ pub(crate) enum Request {
         changes: Vec<Change>,
         context: WriteContext,
         reply: Reply<Outcome>,
+    },
+    Restore {
+        image: Box<Record>,
+        context: WriteContext,
+        reply: Reply<Outcome>,
+    },
+    Mend {
+        stray: Stray,
+        reply: Reply<StrayEnd>,
     },
     RaiseFence {
         fence: Fence,
@@ -259,6 +268,12 @@ fn judge(state: &mut State, request: Request, refusal: Option<EngineError>) -> A
             context,
             reply,
         } => answer(reply, unless(refusal, || state.apply(&changes, &context))),
+        Request::Restore {
+            image,
+            context,
+            reply,
+        } => answer(reply, unless(refusal, || state.restore(*image, &context))),
+        Request::Mend { stray, reply } => answer(reply, unless(refusal, || state.mend(&stray))),
         Request::RaiseFence {
             fence,
             term,

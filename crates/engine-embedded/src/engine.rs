@@ -9,8 +9,8 @@ use engine_api::{
     CONTROL_BYTES_MAX, Capabilities, Change, ControlStore, ControlValue, Durability, Engine,
     EngineError, ExpiryKind, Fence, FenceKind, GuardKind, JournalKind, JournalPage, Maintained,
     Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan,
-    ScanPage, Seal, SetOutcome, SharedRecord, Stock, Terms, Timestamp, Together, WriteContext,
-    validate, validate_alone, validate_together,
+    ScanPage, Seal, SetOutcome, SharedRecord, Stock, Stray, StrayEnd, StrayPage, StraySearch,
+    Terms, Timestamp, Together, WriteContext, validate, validate_alone, validate_together,
 };
 
 use crate::batch::{Batch, Space};
@@ -22,6 +22,7 @@ use crate::log::{Checkpointed, CommitLog, Log, LogError, SEGMENT_BYTES};
 use crate::read;
 use crate::state::{State, control_get, position};
 use crate::store::{Store, StoreError};
+use crate::stray;
 use crate::tables::Tables;
 
 const META_TABLES: &[u8] = b"tables";
@@ -142,6 +143,12 @@ impl EmbeddedEngine {
         self.committer.journal_entries()
     }
 
+    /// The tables under the engine, for tests that go past it.
+    #[cfg(test)]
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     async fn commit(
         &self,
         changes: Vec<Change>,
@@ -237,6 +244,39 @@ impl Engine for EmbeddedEngine {
     async fn claim_term(&self, term: MoverTerm) -> Result<(), EngineError> {
         self.committer
             .ask(|reply| Request::ClaimTerm { term, reply })
+            .await
+    }
+
+    async fn restore(&self, image: Record, context: WriteContext) -> Result<Outcome, EngineError> {
+        let put = Change::PutImage { image };
+        self.tables.check(put.key().collection)?;
+        validate(&put, &context)?;
+        self.tables.check_rows(&put)?;
+        let Change::PutImage { image } = put else {
+            unreachable!("it was made here")
+        };
+        self.committer
+            .ask(|reply| Request::Restore {
+                image: Box::new(image),
+                context,
+                reply,
+            })
+            .await
+    }
+
+    async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {
+        self.tables.check(search.collection)?;
+        stray::find(&self.store.view(), &self.tables, search)
+    }
+
+    async fn is_stray(&self, stray: &Stray, _: Timestamp) -> Result<bool, EngineError> {
+        stray::stands(&self.store.view(), &self.tables, stray)
+    }
+
+    async fn mend_stray(&self, stray: &Stray, _: Timestamp) -> Result<StrayEnd, EngineError> {
+        let stray = stray.clone();
+        self.committer
+            .ask(|reply| Request::Mend { stray, reply })
             .await
     }
 

@@ -27,7 +27,10 @@ mod read;
 mod segment;
 mod state;
 mod store;
+mod stray;
 mod tables;
+#[cfg(test)]
+mod tampering;
 
 pub use committer::CommitCounts;
 pub use directory::{FORMAT, FREE_BYTES_MIN, OpenError};

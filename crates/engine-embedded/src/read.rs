@@ -255,7 +255,7 @@ fn successor(mut prefix: Vec<u8>) -> Bound<Vec<u8>> {
     Bound::Unbounded
 }
 
-fn get_in(
+pub(crate) fn get_in(
     view: &View,
     tables: &Tables,
     collection: Collection,

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use engine_api::layout::Collection;
 use engine_api::{
     Change, ControlValue, EngineError, Fence, Gate, GroupDecision, JournalEvent, Maintained,
-    Maintenance, MoverTerm, Outcome, Position, Raised, Record, RecordId, RecordKey, Seal,
-    SetOutcome, SharedRecord, Timestamp, WriteContext, decide_together,
+    Maintenance, MoverTerm, Outcome, Position, Raised, Record, RecordId, RecordKey, RowFault, Seal,
+    SetOutcome, SharedRecord, Stray, StrayEnd, Timestamp, WriteContext, decide_together,
 };
 use rustc_hash::FxHashMap;
 
@@ -26,6 +26,7 @@ use crate::codec::{
 use crate::desk::{Answer, Group};
 use crate::read::{damaged, get, store_failed};
 use crate::store::Store;
+use crate::stray::{following, row_of};
 use crate::tables::{
     Due, Tables, due_bound, due_key, due_record, dues_of, part_row_key, record_key,
 };
@@ -65,6 +66,15 @@ pub(crate) struct State {
 /// Groups are committed in the order of their numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GroupNumber(u64);
+
+/// How much of a record is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    /// What has another revision than before: nothing changes without a new one.
+    IfRevised,
+    /// All of it: what stands there was not written by this engine's rules.
+    Whole,
+}
 
 impl State {
     pub(crate) fn open(store: Store, tables: Arc<Tables>) -> Result<State, EngineError> {
@@ -193,7 +203,7 @@ impl State {
                 for (record, kind, revision) in writes {
                     let key = record.key.clone();
                     let before = found.iter().find(|found| found.key == key);
-                    self.write(before.map(|before| &**before), record)?;
+                    self.write(before.map(|before| &**before), record, Body::IfRevised)?;
                     let event = JournalEvent::Changed {
                         key,
                         kind,
@@ -204,6 +214,50 @@ impl State {
                 Ok(Outcome::Done { revision })
             }
         }
+    }
+
+    /// The record becomes the image, whatever stands there.
+    pub(crate) fn restore(
+        &mut self,
+        image: Record,
+        context: &WriteContext,
+    ) -> Result<Outcome, EngineError> {
+        self.gate.admit(&image.key, &context.authority)?;
+        let before = self.lookup(&image.key)?;
+        let revision = image.newest_revision();
+        let event = JournalEvent::Changed {
+            key: image.key.clone(),
+            kind: image.change_kind(),
+            revision,
+        };
+        self.write(before.as_deref(), image, Body::Whole)?;
+        self.append(context.now, &event);
+        Ok(Outcome::Done { revision })
+    }
+
+    /// Puts a row right that does not follow its record as it is now.
+    pub(crate) fn mend(&mut self, stray: &Stray) -> Result<StrayEnd, EngineError> {
+        let tables = self.tables.clone();
+        let key = RecordKey::by_id(stray.collection, stray.id.clone());
+        let record = self.lookup(&key)?;
+        let rows = match record.as_deref() {
+            Some(record) => following(&tables, record)?,
+            None => Vec::new(),
+        };
+        if stray.fault == RowFault::Outgrown {
+            let (space, row) = row_of(stray)?;
+            if rows.iter().any(|it| it.space == space && it.row == row) {
+                return Ok(StrayEnd::Follows);
+            }
+            self.batch.remove(space, row);
+            return Ok(StrayEnd::Mended);
+        }
+        let mut end = StrayEnd::Follows;
+        for it in rows.iter().filter(|it| it.table == stray.table) {
+            self.batch.put(it.space, &it.row, &it.value);
+            end = StrayEnd::Mended;
+        }
+        Ok(end)
     }
 
     pub(crate) fn raise_fence(
@@ -273,7 +327,7 @@ impl State {
             if !expired.iter().any(|erased| erased.key == record.key) {
                 let mut without = Record::clone(record);
                 without.forget_marks(work.marks_before);
-                self.write(Some(record), without)?;
+                self.write(Some(record), without, Body::IfRevised)?;
             }
         }
         let journal_entries = self.trim_journal(work.journal_before, left)?;
@@ -346,13 +400,19 @@ impl State {
 
     /// Puts the record and everything that follows from it into the batch;
     /// `before` is what stands there now.
-    fn write(&mut self, before: Option<&Record>, record: Record) -> Result<(), EngineError> {
+    fn write(
+        &mut self,
+        before: Option<&Record>,
+        record: Record,
+        body: Body,
+    ) -> Result<(), EngineError> {
         let (collection, id) = (record.key.collection, record.key.id.clone());
         let inside = |record| self.tables.parts_inside(record);
-        let body_stands = before.is_some_and(|before| {
-            let revised = |record| inside(record).map(|(key, part)| (key, part.revision));
-            before.header == record.header && revised(before).eq(revised(&record))
-        });
+        let body_stands = body == Body::IfRevised
+            && before.is_some_and(|before| {
+                let revised = |record| inside(record).map(|(key, part)| (key, part.revision));
+                before.header == record.header && revised(before).eq(revised(&record))
+            });
         if !body_stands {
             let body = encode_record(&record, inside(&record));
             self.batch
@@ -360,7 +420,7 @@ impl State {
             self.write_pointers(before, &record)?;
         }
         self.write_dues(before, &record);
-        self.write_parts_apart(before, &record);
+        self.write_parts_apart(before, &record, body);
         let key = (collection, id);
         let record = SharedRecord::from(record);
         if RecordCache::keeps(collection) {
@@ -409,12 +469,12 @@ impl State {
         }
     }
 
-    fn write_parts_apart(&mut self, before: Option<&Record>, record: &Record) {
+    fn write_parts_apart(&mut self, before: Option<&Record>, record: &Record, body: Body) {
         let collection = record.key.collection;
         let revision_before = |key| Some(before?.parts.get(key)?.revision);
         for (key, part) in &record.parts {
             if self.tables.stands_apart(collection, key.kind())
-                && revision_before(key) != Some(part.revision)
+                && (body == Body::Whole || revision_before(key) != Some(part.revision))
             {
                 self.batch.put(
                     Space::Parts,

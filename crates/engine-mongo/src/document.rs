@@ -77,8 +77,8 @@ pub(crate) fn to_document(
     let mut document = doc! {
         "_id": record.key.id.as_str(),
         "shard_key": hex(&record.key.shard_key),
-        "slot": i32::from(record.key.shard_key.slot().number()),
     };
+    document.extend(repeated(record));
     match &context.authority {
         Authority::Router { generation } => {
             document.insert("generation", number("a generation", generation.0)?);
@@ -95,6 +95,24 @@ pub(crate) fn to_document(
         "change",
         doc! { "removed": removed, "revision": revision.to_i64() },
     );
+    let mut header = content(record.header.revision, &record.header.content);
+    header.insert("cleared", record.header.cleared.to_i64());
+    document.insert("header", header);
+    let part = |(key, part): (&PartKey, &Part)| {
+        let mut document = content(part.revision, &part.content);
+        document.insert("kind", key.kind().name());
+        document.insert("path", key.path().to_vec());
+        Bson::Document(document)
+    };
+    document.insert("parts", record.parts.iter().map(part).collect::<Vec<_>>());
+    Ok(document)
+}
+
+/// The fields that repeat what stands elsewhere in a document.
+pub(crate) const REPEATED: [&str; 4] = ["slot", "expires_at", "collect_at", "oldest_mark"];
+
+pub(crate) fn repeated(record: &Record) -> Document {
+    let mut document = doc! { "slot": i32::from(record.key.shard_key.slot().number()) };
     if let Some(expires_at) = record.expires_at() {
         document.insert("expires_at", expires_at.unix_micros());
         document.insert(
@@ -109,17 +127,7 @@ pub(crate) fn to_document(
     if let Some(oldest) = marks.map(|part| part.revision).min() {
         document.insert("oldest_mark", oldest.to_i64());
     }
-    let mut header = content(record.header.revision, &record.header.content);
-    header.insert("cleared", record.header.cleared.to_i64());
-    document.insert("header", header);
-    let part = |(key, part): (&PartKey, &Part)| {
-        let mut document = content(part.revision, &part.content);
-        document.insert("kind", key.kind().name());
-        document.insert("path", key.path().to_vec());
-        Bson::Document(document)
-    };
-    document.insert("parts", record.parts.iter().map(part).collect::<Vec<_>>());
-    Ok(document)
+    document
 }
 
 pub(crate) fn from_document(
@@ -127,6 +135,14 @@ pub(crate) fn from_document(
     document: &Document,
 ) -> Result<Stored, EngineError> {
     read(collection, document).map_err(|unreadable| unreadable.at(collection, document))
+}
+
+/// What a compare-and-swap needs, also of a document that is damaged otherwise.
+pub(crate) fn stamp_of(
+    collection: Collection,
+    document: &Document,
+) -> Result<ObjectId, EngineError> {
+    stamp(document).map_err(|unreadable| unreadable.at(collection, document))
 }
 
 pub(crate) fn key_of(collection: Collection, document: &Document) -> Result<RecordKey, Unreadable> {
@@ -223,11 +239,7 @@ fn content(revision: Revision, content: &Content) -> Document {
 
 fn read(collection: Collection, document: &Document) -> Result<Stored, Unreadable> {
     let header = inner(document, "header")?;
-    let stamp = match document.get("stamp") {
-        Some(Bson::ObjectId(stamp)) => *stamp,
-        Some(other) => return Err(Unreadable::new("stamp", other)),
-        None => return Err(Unreadable::missing("stamp")),
-    };
+    let stamp = stamp(document)?;
     let parts = list(document, "parts")?
         .iter()
         .map(part)
@@ -245,6 +257,14 @@ fn read(collection: Collection, document: &Document) -> Result<Stored, Unreadabl
         },
         stamp,
     })
+}
+
+fn stamp(document: &Document) -> Result<ObjectId, Unreadable> {
+    match document.get("stamp") {
+        Some(Bson::ObjectId(stamp)) => Ok(*stamp),
+        Some(other) => Err(Unreadable::new("stamp", other)),
+        None => Err(Unreadable::missing("stamp")),
+    }
 }
 
 fn part(bson: &Bson) -> Result<(PartKey, Part), Unreadable> {

@@ -7,8 +7,9 @@ use engine_api::layout::Collection;
 use engine_api::{
     Aged, Capabilities, Change, Durability, Engine, EngineError, ExpiryKind, Fence, FenceKind,
     GuardKind, JournalKind, JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page,
-    Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage, Seal, Stock, Terms, Timestamp,
-    Together, WriteContext, validate, validate_alone, validate_together,
+    Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage, Seal, Stock, Stray, StrayEnd,
+    StrayPage, StraySearch, Terms, Timestamp, Together, WriteContext, validate, validate_alone,
+    validate_together,
 };
 use mongodb::Database;
 use mongodb::bson::{Document, doc};
@@ -238,6 +239,26 @@ impl Engine for MongoEngine {
 
     async fn claim_term(&self, term: MoverTerm) -> Result<(), EngineError> {
         self.guards().claim(&term).await
+    }
+
+    async fn restore(&self, image: Record, context: WriteContext) -> Result<Outcome, EngineError> {
+        let put = Change::PutImage {
+            image: image.clone(),
+        };
+        validate(&put, &context)?;
+        self.restore_alone(&image, &context).await
+    }
+
+    async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {
+        self.find_fields(search).await
+    }
+
+    async fn is_stray(&self, stray: &Stray, _now: Timestamp) -> Result<bool, EngineError> {
+        self.is_field_altered(stray).await
+    }
+
+    async fn mend_stray(&self, stray: &Stray, _now: Timestamp) -> Result<StrayEnd, EngineError> {
+        self.mend_field(stray).await
     }
 
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {

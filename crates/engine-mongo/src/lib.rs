@@ -42,6 +42,7 @@ mod read;
 mod schema;
 mod secondary;
 mod sharding;
+mod stray;
 mod take;
 mod turns;
 mod validator;

@@ -9,14 +9,14 @@
 use std::time::Duration;
 
 use engine_api::{
-    Authority, Change, Decision, EngineError, Outcome, RecordKey, WriteContext, decide,
+    Authority, Change, Decision, EngineError, Outcome, Record, RecordKey, WriteContext, decide,
 };
 use mongodb::Collection;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 use mongodb::options::ReadConcern;
 
-use crate::document::{Stored, from_document, to_document};
+use crate::document::{Stored, from_document, stamp_of, to_document};
 use crate::engine::MongoEngine;
 use crate::failure::{Asked, DOCUMENT_VALIDATION_FAILURE, DUPLICATE_KEY, Failure, answer};
 
@@ -73,6 +73,34 @@ impl MongoEngine {
                 Swap::Overtaken => lost += 1,
             }
             tokio::time::sleep((PAUSE_STEP * lost).min(PAUSE_MAX)).await;
+        }
+        let reason = format!("{key} was changed by others {LOSSES_MAX} times in a row");
+        Err(EngineError::Unavailable { reason })
+    }
+
+    /// Puts the whole document of the image in the place of whatever stands there. The validator judges the
+    /// term in the same step.
+    pub(crate) async fn restore_alone(
+        &self,
+        image: &Record,
+        context: &WriteContext,
+    ) -> Result<Outcome, EngineError> {
+        let key = &image.key;
+        let documents = self.documents(key.collection)?;
+        let revision = image.newest_revision();
+        for _ in 0..LOSSES_MAX {
+            let finding = documents
+                .find_one(self.named(key))
+                .projection(doc! { "stamp": 1 })
+                .read_concern(ReadConcern::local());
+            let found = answer(self.limit(), Asked::Read, finding).await?;
+            let stamp = found.map(|document| stamp_of(key.collection, &document));
+            let document = to_document(image, image.change_kind(), revision, context)?;
+            let stamp = stamp.transpose()?;
+            let swapping = self.swap(&documents, key, stamp, document, &context.authority);
+            if let Swap::Done = swapping.await? {
+                return Ok(Outcome::Done { revision });
+            }
         }
         let reason = format!("{key} was changed by others {LOSSES_MAX} times in a row");
         Err(EngineError::Unavailable { reason })

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use engine_api::{Engine, Record, RecordKey, Timestamp};
+use engine_api::{Content, Engine, Record, RecordKey, Timestamp};
 use feed::{Cargo, CargoError};
 use layout::{Collection, Scope};
 
@@ -57,7 +57,11 @@ impl Cargo for Rehearsal {
         self.whole.read(self.source.as_ref(), key, now).await
     }
 
+    /// No marks: the source has its own, and one of a record that it never had would be the target's.
     fn load(&self, image: Record) -> Option<Record> {
-        self.whole.load(image)
+        match image.header.content {
+            Content::Live(_) => self.whole.load(image),
+            Content::Removed => None,
+        }
     }
 }

@@ -54,6 +54,8 @@ pub struct MoverConfig {
     pub verifier_limits: verifier::Limits,
     /// By which the leases of others are judged.
     pub router_limits: router::Limits,
+    /// What the shop promises of its records: part of what a cutover is proven by.
+    pub invariants: Option<Arc<dyn verifier::Invariants>>,
 }
 
 pub struct Mover {
@@ -440,7 +442,12 @@ impl Runner<'_> {
             Some(comparing) => comparing.differing(self.config.limits.differences_shown_max),
             None => (before.differences, before.differing.clone()),
         };
+        let findings = match &self.work.comparing {
+            Some(comparing) => comparing.findings(self.config.limits.differences_shown_max),
+            None => before.findings.clone(),
+        };
         Shown {
+            findings,
             records_copied: self.work.copied_before + applied(&self.work.forward),
             records_copied_back: self.work.copied_back_before + applied(&self.work.back),
             lag_entries: counts.map_or(0, |counts| counts.lag_entries.value()),

@@ -64,6 +64,9 @@ pub struct Shown {
     pub differences: u64,
     /// Some of them, by name.
     pub differing: Vec<String>,
+    /// Rules of the shop that records break where they are now: told, and no reason to stay.
+    #[serde(default)]
+    pub findings: Vec<String>,
     /// How long the last cutover froze the scope.
     pub freeze_ms: Option<u64>,
     /// Why the last pass did not get on; `None`: it did.

@@ -14,6 +14,7 @@
 mod error;
 mod finding;
 mod policies;
+mod promises;
 mod records;
 mod settings;
 mod shop;
@@ -40,6 +41,7 @@ pub use history::{HistoryError, OrderHistory, archive_feed, archive_feed_name};
 pub use orders::{LineWish, OrderWish, Placed};
 pub use policies::Policies;
 pub use products::ProductWish;
+pub use promises::{broken_promise, stands_alone};
 pub use read_counts::{AGE_BOUNDS_MS, OperationReads, ReadCounts};
 pub use reading::ShopReader;
 pub use reconcile::{

@@ -34,6 +34,8 @@ pub enum Discord {
     Expiry,
     /// A part that is missing, extra, of another revision or of another content.
     Part(PartKey),
+    /// The target breaks a rule of the shop that the source keeps.
+    Breaks(String),
 }
 
 impl fmt::Display for Difference {
@@ -53,6 +55,7 @@ impl fmt::Display for Discord {
             Discord::Fields => f.write_str("of other content at the target"),
             Discord::Expiry => f.write_str("expires at another time at the target"),
             Discord::Part(part) => write!(f, "{part} is another one at the target"),
+            Discord::Breaks(rule) => write!(f, "{rule}, at the target only"),
         }
     }
 }

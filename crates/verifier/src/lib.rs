@@ -13,6 +13,10 @@
 //! whose sums differ are read again, key by key. What changes while this goes on stands in one of the two journals
 //! (W35): its key is suspect until both sides were read again and agreed.
 //!
+//! What follows from a record (rows of derived tables at the target) is compared with it by the engine, and what a shop
+//! promises of its records is judged by [`Invariants`] that the caller brings. When all of it is done it begins again,
+//! slowly, until the proof: somebody who goes past the engines leaves no journal entry.
+//!
 //! Nothing here is shared with the feed: this crate reads both sides its own way, and puts nothing but repairs that
 //! it was asked for. A [`Proof`] is made here alone, and is bound to the seal it was made for.
 
@@ -23,6 +27,7 @@ mod limits;
 mod digest;
 
 mod difference;
+mod invariants;
 
 mod progress;
 
@@ -35,7 +40,8 @@ mod error;
 pub use difference::{Difference, Discord};
 pub use digest::{BUCKETS, Sums};
 pub use error::VerifyError;
+pub use invariants::{Finding, Invariants, Sole};
 pub use limits::{Limits, LimitsError};
-pub use progress::{Phase, Progress, Side};
+pub use progress::{Phase, Place, Progress, Reading, Round, Side};
 pub use proof::{Proof, Unproven};
 pub use verifier::{Pair, Pass, Repair, Verifier, VerifierConfig};

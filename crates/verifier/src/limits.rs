@@ -12,7 +12,8 @@ pub struct Limits {
     pub journal_entries_max: usize,
     /// Keys of unequal buckets that are held at once; more are taken in turns.
     pub keys_at_once_max: usize,
-    /// Keys that wait to be read again. While there are more, no journal is read on.
+    /// Keys that wait to be read again, and those that differ. While there are more, no journal is read on and no
+    /// further bucket is named; the same number bounds the derived rows.
     pub suspects_max: usize,
     /// Suspects that are read again in one pass.
     pub looks_at_once_max: usize,
@@ -21,6 +22,8 @@ pub struct Limits {
     /// How long the source must stand unchanged, and the target unequal, before that is a
     /// difference and not the copy's lag.
     pub lag_ms_max: u64,
+    /// How long everything rests after it was compared, before it is compared once more.
+    pub round_pause_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +45,7 @@ impl Default for Limits {
             looks_at_once_max: 64,
             named_max: 1_000,
             lag_ms_max: 5_000,
+            round_pause_ms: 10_000,
         }
     }
 }
@@ -71,13 +75,18 @@ impl Limits {
             }
         }
         let most = 3_600_000;
-        if self.lag_ms_max > most {
-            return Err(LimitsError {
-                name: "lag_ms_max",
-                value: self.lag_ms_max,
-                least: 0,
-                most,
-            });
+        for (name, value) in [
+            ("lag_ms_max", self.lag_ms_max),
+            ("round_pause_ms", self.round_pause_ms),
+        ] {
+            if value > most {
+                return Err(LimitsError {
+                    name,
+                    value,
+                    least: 0,
+                    most,
+                });
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! That two sides were the same, at a seal.
 
-use engine_api::Position;
+use engine_api::{Position, Stray};
 use layout::{Collection, Scope};
 
 use crate::difference::Difference;
@@ -28,9 +28,11 @@ pub enum Unproven {
         count: usize,
         named: Vec<Difference>,
     },
+    #[error("{count} derived rows of the target do not follow their records, {} among them", list(.named))]
+    Strays { count: usize, named: Vec<Stray> },
 }
 
-fn list(named: &[Difference]) -> String {
+fn list(named: &[impl ToString]) -> String {
     const SHOWN: usize = 3;
     let shown: Vec<String> = named.iter().take(SHOWN).map(ToString::to_string).collect();
     shown.join("; ")

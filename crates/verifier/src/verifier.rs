@@ -3,9 +3,15 @@
 //! A pass does a bounded piece of work and may be dropped at any `.await`, or the process killed: what was not saved
 //! is done again, and comparing again changes nothing.
 
+mod summing;
+
 mod naming;
 
+mod rows;
+
 mod watching;
+
+mod repairing;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,18 +19,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine_api::{
-    Authority, Change, Engine, Freshness, MoverTerm, Outcome, Position, ReadContext, Record,
-    RecordKey, Revision, Scan, ScanPage, ScanPosition, Seal, World, WriteContext,
+    Engine, Freshness, Position, ReadContext, Record, RecordKey, Scan, ScanPage, ScanPosition,
+    Seal, World,
 };
 use layout::{Collection, Scope};
 
-use crate::difference::{Difference, Discord, discord};
-use crate::digest::Sums;
+use crate::difference::{Difference, Discord};
 use crate::error::VerifyError;
+use crate::invariants::{Finding, Invariants, Met};
 use crate::limits::Limits;
-use crate::progress::{Phase, Progress, Side};
+use crate::progress::{Phase, Place, Progress, Round, Side};
 use crate::proof::{Proof, Unproven};
 use naming::Names;
+pub use repairing::Repair;
+use rows::Rows;
 use watching::Suspect;
 
 /// What is compared with what.
@@ -41,13 +49,25 @@ pub struct VerifierConfig {
     pub pair: Pair,
     pub world: Arc<dyn World>,
     pub limits: Limits,
+    /// What the shop promises of its records.
+    pub invariants: Option<Arc<dyn Invariants>>,
 }
 
 pub struct Verifier {
     pair: Pair,
     world: Arc<dyn World>,
     limits: Limits,
+    invariants: Option<Arc<dyn Invariants>>,
     phase: Phase,
+    /// Everything once more, behind the watch.
+    again: Option<Round>,
+    /// Since when nothing is scanned, by `World::elapsed`.
+    rests_since: Option<Duration>,
+    rows: Rows,
+    met: Met,
+    /// Rules that the source breaks, by the last round, and by the one under way.
+    findings: Vec<Finding>,
+    judged: Vec<Finding>,
     /// Of the buckets that are being named; begun anew by whoever goes on with the verification.
     names: Option<Names>,
     source_at: Position,
@@ -71,16 +91,6 @@ pub enum Pass {
     CaughtUp { differences: usize },
 }
 
-/// What became of a difference.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Repair {
-    Repaired,
-    /// The target holds something under the very revision that the source has: no image is newer than it.
-    SameRevision,
-    /// It was none any more.
-    Agrees,
-}
-
 impl Verifier {
     /// Begins: both positions are taken before the first record is read.
     pub async fn begin(config: VerifierConfig) -> Result<Verifier, VerifyError> {
@@ -89,16 +99,11 @@ impl Verifier {
         let source_at = source.map_err(VerifyError::of(Side::Source))?;
         let target = pair.target.journal_end().await;
         let target_at = target.map_err(VerifyError::of(Side::Target))?;
-        let phase = Phase::Summing {
-            side: Side::Source,
-            after: None,
-            source: Sums::default(),
-            target: Sums::default(),
-        };
         Verifier::resume(
             config,
             Progress {
-                phase,
+                phase: Phase::Summing(Round::default()),
+                rows: Place::Start,
                 source_at,
                 target_at,
             },
@@ -114,6 +119,7 @@ impl Verifier {
         }
         let Progress {
             phase,
+            rows,
             source_at,
             target_at,
         } = progress;
@@ -121,7 +127,14 @@ impl Verifier {
             pair: config.pair,
             world: config.world,
             limits: config.limits,
+            invariants: config.invariants,
             phase,
+            again: None,
+            rests_since: None,
+            rows: Rows::at(rows),
+            met: Met::default(),
+            findings: Vec::new(),
+            judged: Vec::new(),
             names: None,
             settled: (source_at.clone(), target_at.clone()),
             source_at,
@@ -146,6 +159,7 @@ impl Verifier {
         };
         Progress {
             phase,
+            rows: self.rows.saved(),
             source_at,
             target_at,
         }
@@ -155,22 +169,33 @@ impl Verifier {
     pub async fn pass(&mut self) -> Result<Pass, VerifyError> {
         let has_read_all = self.read_journals().await?;
         self.look_again().await?;
+        self.look_at_rows().await?;
         match &self.phase {
-            Phase::Summing { side, after, .. } => {
-                let (side, after) = (*side, after.clone());
-                self.sum(side, after).await?;
+            Phase::Summing(_) => {
+                self.sum().await?;
                 Ok(Pass::Behind)
             }
             Phase::Naming { .. } => {
-                self.name().await?;
+                if self.suspects.len() < self.limits.suspects_max {
+                    self.name().await?;
+                }
                 Ok(Pass::Behind)
             }
-            Phase::Watching { .. } => Ok(match has_read_all && self.nothing_is_open() {
-                true => Pass::CaughtUp {
-                    differences: self.suspects.len(),
-                },
-                false => Pass::Behind,
-            }),
+            Phase::Watching { .. } => {
+                match self.rows.place {
+                    Place::Start | Place::After(_) => self.search_rows().await?,
+                    Place::End => self.go_round_again().await?,
+                }
+                // Another round may just have met unequal buckets.
+                let is_open =
+                    !self.nothing_is_open() || !self.rows.nothing_is_open() || !self.is_watching();
+                Ok(match has_read_all && !is_open {
+                    true => Pass::CaughtUp {
+                        differences: self.suspects.len() + self.strays().len(),
+                    },
+                    false => Pass::Behind,
+                })
+            }
         }
     }
 
@@ -185,9 +210,14 @@ impl Verifier {
         named.take(self.limits.named_max).collect()
     }
 
-    /// Whether everything was compared once, and only what changes is compared again.
+    /// Rules of the shop that the source itself breaks: told, and no reason to stay.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// Whether everything was compared once, and no unequal bucket waits for its names.
     pub fn is_watching(&self) -> bool {
-        matches!(self.phase, Phase::Watching { .. })
+        matches!(self.phase, Phase::Watching { .. }) && self.rows.all_met
     }
 
     /// How many records wait to be looked at again: changed or different for less long than a copy may lag.
@@ -202,6 +232,9 @@ impl Verifier {
         let Phase::Watching { source, target } = &self.phase else {
             return Ok(Err(Unproven::NotYet));
         };
+        if !self.rows.all_met {
+            return Ok(Err(Unproven::NotYet));
+        }
         let (records, roots) = (source.records(), (source.root(), target.root()));
         // What was let through before the fence stands in the journals by now.
         while !self.read_journals().await? {
@@ -218,83 +251,13 @@ impl Verifier {
             let named = named.take(self.limits.named_max).collect();
             return Ok(Err(Unproven::Unequal { count, named }));
         }
+        if let Some(strays) = self.strays_left().await? {
+            return Ok(Err(strays));
+        }
         let what = (self.pair.collection, self.pair.scope.clone());
         let seal = seal.position.clone();
         let proof = Proof::new(what, seal, records, roots, self.looked_again);
         Ok(Ok(proof))
-    }
-
-    /// Puts the source's image of one record to the target, under the mover's term.
-    pub async fn repair(
-        &mut self,
-        key: &RecordKey,
-        term: &MoverTerm,
-    ) -> Result<Repair, VerifyError> {
-        let (source, target) = self.read_both(key).await?;
-        let now = self.world.now();
-        if discord(source.as_ref(), target.as_ref(), now).is_none() {
-            self.suspects.remove(key);
-            return Ok(Repair::Agrees);
-        }
-        let image = match (source, target) {
-            (Some(source), _) => source,
-            (None, Some(target)) => removal_of(target),
-            (None, None) => return Ok(Repair::Agrees),
-        };
-        let context = WriteContext {
-            authority: Authority::Mover { term: term.clone() },
-            now,
-            revision: image.newest_revision(),
-        };
-        let put = self
-            .pair
-            .target
-            .apply(Change::PutImage { image }, context)
-            .await;
-        match put.map_err(VerifyError::of(Side::Target))? {
-            Outcome::Done { .. } => {}
-            refused => tracing::warn!(%key, ?refused, "the target takes no image of the record"),
-        }
-        match self.look_at(key).await? {
-            None => Ok(Repair::Repaired),
-            Some(_) => Ok(Repair::SameRevision),
-        }
-    }
-
-    async fn sum(&mut self, at: Side, after: Option<ScanPosition>) -> Result<(), VerifyError> {
-        let page = self.scan(at, after).await?;
-        let Phase::Summing {
-            side,
-            after,
-            source,
-            target,
-        } = &mut self.phase
-        else {
-            return Ok(());
-        };
-        let sums = match side {
-            Side::Source => &mut *source,
-            Side::Target => &mut *target,
-        };
-        page.images.iter().for_each(|image| sums.add(image));
-        match (page.next, *side) {
-            (Some(next), _) => *after = Some(next),
-            (None, Side::Source) => (*side, *after) = (Side::Target, None),
-            (None, Side::Target) => {
-                let (source, target) = (std::mem::take(source), std::mem::take(target));
-                let unequal = source.unequal(&target);
-                let buckets: Vec<usize> = unequal.iter().map(|(bucket, _)| *bucket).collect();
-                self.phase = match buckets.is_empty() {
-                    true => Phase::Watching { source, target },
-                    false => Phase::Naming {
-                        buckets,
-                        source,
-                        target,
-                    },
-                };
-            }
-        }
-        Ok(())
     }
 
     async fn scan(&self, side: Side, after: Option<ScanPosition>) -> Result<ScanPage, VerifyError> {
@@ -334,21 +297,6 @@ impl Verifier {
         };
         let image = self.engine(side).get(key, context).await;
         image.map_err(VerifyError::of(side))
-    }
-}
-
-/// A removal that is newer than everything the target has of the record.
-fn removal_of(target: Record) -> Record {
-    let newest = target.newest_revision();
-    let revision = Revision::from_i64(newest.to_i64() + 1).unwrap_or(newest);
-    Record {
-        key: target.key,
-        header: engine_api::Header {
-            revision,
-            cleared: newest,
-            content: engine_api::Content::Removed,
-        },
-        parts: BTreeMap::new(),
     }
 }
 

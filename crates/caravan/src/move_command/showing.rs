@@ -112,6 +112,9 @@ fn text_of(seen: &Seen, record: &StandingMove) -> String {
     for key in &shown.differing {
         say("", key.clone());
     }
+    for finding in &shown.findings {
+        say("broken where it is", finding.clone());
+    }
     if let Some(ms) = shown.freeze_ms {
         say(
             "last freeze",

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine_api::World;
+use engine_api::{Record, Timestamp, World};
 use feed::tenure::Tenured;
 use mover::{MoveName, MoveState, Mover, MoverConfig};
 use tokio::sync::watch;
@@ -138,6 +138,7 @@ impl Moves {
             feed_limits: feed::Limits::default(),
             verifier_limits: verifier::Limits::default(),
             router_limits: self.router_limits.clone(),
+            invariants: Some(Arc::new(Promises)),
         })?;
         let running = self.movers.spawn(mover.run(async move {
             // A sender that is gone means the same.
@@ -161,5 +162,20 @@ impl Moves {
                 "a mover failed: the next look begins another"
             );
         }
+    }
+}
+
+/// The shop's promises, as the verifier asks for them.
+#[derive(Debug)]
+struct Promises;
+
+impl verifier::Invariants for Promises {
+    fn broken(&self, image: &Record, now: Timestamp) -> Option<String> {
+        shop_service::broken_promise(image, now)
+    }
+
+    fn sole(&self, image: &Record, now: Timestamp) -> Option<verifier::Sole> {
+        let (path, equals) = shop_service::stands_alone(image, now)?;
+        Some(verifier::Sole { path, equals })
     }
 }

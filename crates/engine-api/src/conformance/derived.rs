@@ -1,13 +1,13 @@
 //! Paths follow their records: E16 after a change, W9.
 
-use layout::{AccessPath, Collection, Field, Value};
+use layout::{AccessPath, Collection, Field, Scope, Value};
 
 use crate::conformance::listings::{Listing, found_at, found_by};
 use crate::conformance::scenery::{change_if, create, expiring, micros_after, remove, set_line};
 use crate::conformance::stage::{Checked, Failure, Stage};
 use crate::conformance::{CARTS, PRODUCTS, SESSIONS};
 use crate::record::{Content, RecordKey};
-use crate::stray::{Stray, StraySearch};
+use crate::stray::{Patience, Stray, StraySearch};
 
 cases! {
     "E16" ["W9"] a_removed_record_vanishes_from_every_path [];
@@ -183,8 +183,10 @@ async fn strays_of(stage: &Stage<'_>, own: &[RecordKey]) -> Checked<Vec<Stray>> 
             ensure!(page < STRAY_PAGES_MAX, "the strays have no end");
             let search = StraySearch {
                 collection,
+                scope: Scope::All,
                 after: after.take(),
                 limit: 50,
+                patience: Patience::Without,
                 now: stage.now(),
             };
             let found = stage.engine.find_strays(&search).await?;

@@ -43,14 +43,19 @@ pub(super) fn image(key: &RecordKey, revision: Revision, header: Fields) -> Reco
     }
 }
 
-fn with_line(mut image: Record, product: &str, revision: Revision, pieces: i64) -> Record {
+pub(super) fn with_line(
+    mut image: Record,
+    product: &str,
+    revision: Revision,
+    pieces: i64,
+) -> Record {
     image
         .parts
         .insert(PartKey::line(product), Part::live(revision, line(pieces)));
     image
 }
 
-fn mark(key: &RecordKey, revision: Revision) -> Record {
+pub(super) fn mark(key: &RecordKey, revision: Revision) -> Record {
     let header = Header {
         revision,
         cleared: revision.just_before(),

@@ -220,6 +220,13 @@ impl<'a> Stage<'a> {
         }
     }
 
+    pub fn mover_at(&self, term: u64, revision: Revision) -> WriteContext {
+        WriteContext {
+            revision,
+            ..self.mover(term)
+        }
+    }
+
     pub fn reading(&self) -> ReadContext {
         self.reading_at(self.now)
     }
@@ -289,6 +296,12 @@ impl<'a> Stage<'a> {
             self.mover(1),
         )
         .await
+    }
+
+    pub async fn restore(&self, image: &Record, context: WriteContext) -> Checked {
+        let outcome = self.engine.restore(image.clone(), context).await?;
+        ensure!(outcome.is_done(), "a restore was answered {outcome:?}");
+        Ok(())
     }
 
     pub async fn together(&self, changes: Vec<Change>, context: WriteContext) -> Checked<Outcome> {

@@ -39,6 +39,7 @@ pub enum Fault {
     OverwritesNewerParts,
     ReordersTheJournal,
     RestartsTheJournalSilently,
+    RestoresByMerging,
     SealsTooEarly,
     ShowsStalePaths,
     SkipsTiesBetweenPages,
@@ -396,6 +397,13 @@ impl Engine for FaultyEngine {
         }
     }
 
+    async fn restore(&self, image: Record, context: WriteContext) -> Result<Outcome, EngineError> {
+        match self.fault {
+            Fault::RestoresByMerging => self.apply(Change::PutImage { image }, context).await,
+            _ => self.inner.restore(image, context).await,
+        }
+    }
+
     async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {
         if self.fault != Fault::CallsEveryRowAStray {
             return self.inner.find_strays(search).await;
@@ -413,6 +421,7 @@ impl Engine for FaultyEngine {
             id: image.key.id,
             table: "every".to_owned(),
             fault: RowFault::Missing,
+            patience: search.patience,
             row: Vec::new(),
         };
         Ok(StrayPage {

@@ -64,6 +64,19 @@ pub(crate) struct Stored {
     pub(super) patched: BTreeMap<PartKey, Revision>,
 }
 
+impl Stored {
+    /// The same partition, taken for one without a record; and the record.
+    pub fn without_record(self) -> (Stored, Option<Record>) {
+        let emptied = Stored {
+            record: None,
+            orphans_newest: Revision::ZERO,
+            patched: BTreeMap::new(),
+            ..self
+        };
+        (emptied, self.record)
+    }
+}
+
 /// The record that the rows make, and what is needed to change it.
 pub(super) fn assemble(
     collection: Collection,

@@ -12,6 +12,9 @@ mod loss;
 mod opening;
 mod schema;
 mod tables;
+#[path = "../../../mover/tests/tampered/mod.rs"]
+mod tampered;
+mod tampering;
 mod tokens;
 mod values;
 

@@ -35,6 +35,7 @@ pub(super) enum Compared {
     /// all the time may be on their way: the proof looks at them behind the freeze.
     Same,
     Differs {
+        /// Of records, and of derived rows at the target.
         count: usize,
     },
 }
@@ -50,9 +51,16 @@ pub(super) enum Rest {
 
 impl Comparing {
     pub fn differing(&self, shown_max: usize) -> (u64, Vec<String>) {
-        let named = self.verifier.differences();
-        let shown = named.iter().take(shown_max).map(ToString::to_string);
-        (named.len() as u64, shown.collect())
+        let (records, rows) = (self.verifier.differences(), self.verifier.strays());
+        let records_named = records.iter().map(ToString::to_string);
+        let rows_named = rows.iter().map(ToString::to_string);
+        let shown = records_named.chain(rows_named).take(shown_max);
+        ((records.len() + rows.len()) as u64, shown.collect())
+    }
+
+    pub fn findings(&self, shown_max: usize) -> Vec<String> {
+        let findings = self.verifier.findings().iter();
+        findings.take(shown_max).map(ToString::to_string).collect()
     }
 
     fn judge(
@@ -61,7 +69,7 @@ impl Comparing {
         now: Duration,
         (lag_ms_max, open_records_max): (u64, usize),
     ) -> Compared {
-        let count = self.verifier.differences().len();
+        let count = self.verifier.differences().len() + self.verifier.strays().len();
         if count > 0 {
             return Compared::Differs { count };
         }
@@ -186,6 +194,7 @@ impl Runner<'_> {
             },
             world: self.config.world.clone(),
             limits: self.config.verifier_limits.clone(),
+            invariants: self.config.invariants.clone(),
         };
         Ok(Verifier::begin(config).await?)
     }

@@ -52,7 +52,7 @@ impl Runner<'_> {
         let fed = self.pass_towards(way).await?;
         let compared = self.compare(way.direction()).await?;
         if let Compared::Differs { count } = compared {
-            let why = format!("{count} records differ");
+            let why = format!("{count} records or rows differ");
             return self.step_back(why, None, None).await;
         }
         if self.behind(notice).await?.is_some() {

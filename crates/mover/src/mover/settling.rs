@@ -27,7 +27,7 @@ impl Runner<'_> {
         let compared = self.compare(way.direction()).await?;
         match compared {
             Compared::Differs { count } if wished => {
-                self.refuse_rollback(&format!("{count} records differ"))
+                self.refuse_rollback(&format!("{count} records or rows differ"))
                     .await?;
                 Ok(self.waiting())
             }

@@ -216,6 +216,7 @@ impl Shop {
                 ..verifier::Limits::default()
             },
             router_limits: router_limits(),
+            invariants: None,
         })
         .unwrap()
     }

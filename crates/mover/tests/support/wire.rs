@@ -229,6 +229,11 @@ impl Engine for Side {
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
         self.memory.maintain(work).await
     }
+
+    async fn restore(&self, image: Record, context: WriteContext) -> Result<Outcome, EngineError> {
+        self.call("restore", self.memory.restore(image, context))
+            .await
+    }
 }
 
 #[derive(Debug)]

@@ -259,6 +259,7 @@ impl fmt::Display for Problem {
             Problem::Row { stray, .. } => f.write_str(match stray.fault {
                 RowFault::Missing => "the record has no row here",
                 RowFault::Outgrown => "a row that no record has",
+                RowFault::Altered => "the row holds something else than its record",
             }),
         }
     }

@@ -1,7 +1,9 @@
 //! The round of the derived rows (W9), collection by collection, shard by shard.
 
-use engine_api::{Engine, EngineError, ScanPosition, Stray, StrayEnd, StrayPage, StraySearch};
-use layout::Collection;
+use engine_api::{
+    Engine, EngineError, Patience, ScanPosition, Stray, StrayEnd, StrayPage, StraySearch,
+};
+use layout::{Collection, Scope};
 use router::{RouterError, ShardName, SurveyPlace};
 
 use super::care::Problem;
@@ -25,8 +27,10 @@ impl Reconciler<'_> {
         let after = from.filter(|from| from.shard == *shard);
         let search = StraySearch {
             collection,
+            scope: Scope::All,
             after: after.and_then(|from| from.after),
             limit: self.limits.page_records,
+            patience: Patience::WithChanges,
             now: self.shop.now(),
         };
         let page = self.shop.find_strays(shard, &search).await?;

@@ -52,7 +52,7 @@ impl CartRecord {
     }
 }
 
-fn cart_of(record: &Record) -> Result<Cart, ShopError> {
+pub(crate) fn cart_of(record: &Record) -> Result<Cart, ShopError> {
     let header = header(record)?;
     let parts = record.live_parts();
     let parts = parts

@@ -14,9 +14,9 @@ use async_trait::async_trait;
 use engine_api::memory::MemoryEngine;
 use engine_api::{
     Aged, Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained, Maintenance,
-    MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordId, RecordKey, RowFault,
-    Scan, ScanPage, Seal, Stray, StrayEnd, StrayPage, StraySearch, Timestamp, World, WriteContext,
-    Writer,
+    MoverTerm, Outcome, Page, Patience, Position, Query, ReadContext, Record, RecordId, RecordKey,
+    RowFault, Scan, ScanPage, Seal, Stray, StrayEnd, StrayPage, StraySearch, Timestamp, World,
+    WriteContext, Writer,
 };
 use feed::{Feed, Pass};
 use layout::Collection;
@@ -419,6 +419,7 @@ impl Stage {
             id: RecordId::new(id).unwrap(),
             table: "by_user".to_owned(),
             fault: RowFault::Missing,
+            patience: Patience::WithChanges,
             row: Vec::new(),
         });
     }

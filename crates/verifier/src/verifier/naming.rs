@@ -28,7 +28,7 @@ impl Verifier {
             Some(names) => names,
             None => match &self.phase {
                 Phase::Naming { buckets, .. } => self.names_of(buckets.clone()),
-                Phase::Summing { .. } | Phase::Watching { .. } => return Ok(()),
+                Phase::Summing(_) | Phase::Watching { .. } => return Ok(()),
             },
         };
         let page = self.scan(names.side, names.after.take()).await?;
@@ -65,10 +65,6 @@ impl Verifier {
         }
         self.names = Some(names);
         Ok(())
-    }
-
-    fn suspect(&mut self, key: RecordKey) {
-        self.suspects.entry(key).or_default();
     }
 
     /// As many of the buckets as may be held at once, one at least; the others come later.

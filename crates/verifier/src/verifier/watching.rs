@@ -1,14 +1,21 @@
 //! What changes while a verification goes on: both journals name it, and both sides are read again (W35).
 
+use std::ops::Bound;
 use std::time::Duration;
 
-use engine_api::{JournalEntry, JournalEvent, RecordKey};
+use engine_api::{
+    Freshness, JournalEntry, JournalEvent, Query, ReadContext, Record, RecordKey, Remedy,
+};
 
 use super::{Phase, Verifier, since};
 use crate::difference::{Discord, discord};
 use crate::digest::digest;
 use crate::error::VerifyError;
+use crate::invariants::Sole;
 use crate::progress::Side;
+
+/// Records that are asked for where one must stand alone: two are too many.
+const TOGETHER_MAX: usize = 16;
 
 /// A record that changed, or looked different.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +26,8 @@ pub(super) struct Suspect {
     stands: Option<(Option<u128>, Duration)>,
     /// Different for longer than a copy may lag.
     pub is_confirmed: bool,
+    /// Another record may stand where this one must stand alone.
+    pub is_crowded: bool,
 }
 
 impl Verifier {
@@ -40,7 +49,13 @@ impl Verifier {
             for entry in &page.entries {
                 if let Some(key) = self.changed(entry) {
                     // It has to be looked at after this, whatever an earlier look found.
-                    self.suspects.insert(key, Suspect::default());
+                    let before = self.suspects.remove(&key);
+                    let is_crowded = before.is_some_and(|before| before.is_crowded);
+                    let suspect = Suspect {
+                        is_crowded,
+                        ..Suspect::default()
+                    };
+                    self.suspects.insert(key, suspect);
                 }
             }
             match side {
@@ -63,11 +78,14 @@ impl Verifier {
 
     /// Reads a bounded number of suspects again, each in its turn.
     pub(super) async fn look_again(&mut self) -> Result<(), VerifyError> {
-        let after = self.looked_at.take();
-        let mut keys: Vec<RecordKey> = self.suspects.keys().cloned().collect();
-        let first = keys.partition_point(|key| after.as_ref().is_some_and(|after| key <= after));
-        keys.rotate_left(first);
-        keys.truncate(self.limits.looks_at_once_max);
+        let after = match self.looked_at.take() {
+            Some(key) => Bound::Excluded(key),
+            None => Bound::Unbounded,
+        };
+        let wanted = self.limits.looks_at_once_max.min(self.suspects.len());
+        let later = self.suspects.range((after, Bound::Unbounded));
+        let in_turn = later.chain(self.suspects.range(..)).take(wanted);
+        let mut keys: Vec<RecordKey> = in_turn.map(|(key, _)| key.clone()).collect();
         for key in &keys {
             self.look_at(key).await?;
         }
@@ -91,7 +109,10 @@ impl Verifier {
     ) -> Result<Option<Discord>, VerifyError> {
         let (source, target) = self.read_both(key).await?;
         self.looked_again += 1;
-        let found = discord(source.as_ref(), target.as_ref(), self.world.now());
+        let found = match discord(source.as_ref(), target.as_ref(), self.world.now()) {
+            None => self.breach(key, source.as_ref(), target.as_ref()).await?,
+            found => found,
+        };
         let Some(found) = found else {
             self.suspects.remove(key);
             return Ok(None);
@@ -107,6 +128,59 @@ impl Verifier {
         suspect.is_confirmed = since(began, now) >= lag_max;
         suspect.discord = Some(found.clone());
         Ok(Some(found))
+    }
+
+    /// A rule that the target breaks and the source keeps. One that both break is told of the source.
+    async fn breach(
+        &mut self,
+        key: &RecordKey,
+        source: Option<&Record>,
+        target: Option<&Record>,
+    ) -> Result<Option<Discord>, VerifyError> {
+        let (Some(invariants), Some(target)) = (self.invariants.clone(), target) else {
+            return Ok(None);
+        };
+        let now = self.world.now();
+        if let Some(rule) = invariants.broken(target, now) {
+            if source
+                .and_then(|source| invariants.broken(source, now))
+                .as_ref()
+                != Some(&rule)
+            {
+                return Ok(Some(Discord::Breaks(rule)));
+            }
+            self.find(key, rule);
+        }
+        let is_crowded = self.suspects.get(key).is_some_and(|it| it.is_crowded);
+        let Some(sole) = invariants.sole(target, now).filter(|_| is_crowded) else {
+            return Ok(None);
+        };
+        if self.stand_together(Side::Target, &sole).await? < 2 {
+            return Ok(None);
+        }
+        let rule = sole.rule();
+        if self.stand_together(Side::Source, &sole).await? < 2 {
+            return Ok(Some(Discord::Breaks(rule)));
+        }
+        self.find(key, rule);
+        Ok(None)
+    }
+
+    /// How many live records of the scope answer where one may; none on a side that cannot be asked.
+    async fn stand_together(&self, side: Side, sole: &Sole) -> Result<usize, VerifyError> {
+        let query = Query::first(sole.path, sole.equals.clone(), TOGETHER_MAX);
+        let context = ReadContext {
+            now: self.world.now(),
+            freshness: Freshness::Latest,
+        };
+        match self.engine(side).query(&query, context).await {
+            Ok(page) => {
+                let ours = |record: &&Record| self.pair.scope.contains(&record.key.shard_key);
+                Ok(page.records.iter().filter(ours).count())
+            }
+            Err(error) if error.remedy() == Remedy::GiveUp => Ok(0),
+            Err(error) => Err(VerifyError::of(side)(error)),
+        }
     }
 
     /// With no suspect left, everything before both places was compared.
