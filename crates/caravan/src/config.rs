@@ -27,7 +27,7 @@ use toml::{Table, Value};
 
 use crate::arguments::SettingsArguments;
 use crate::logging::LogWish;
-use crate::serve::Upkeep;
+use crate::serve::{MoveSettings, Upkeep};
 use crate::shards::SHARDS_MAX;
 
 pub use addresses::Addresses;
@@ -70,6 +70,7 @@ pub struct Config {
     pub router: Limits,
     pub http: HttpLimits,
     pub upkeep: Upkeep,
+    pub moves: MoveSettings,
 }
 
 impl Default for Config {
@@ -86,6 +87,7 @@ impl Default for Config {
             router: Limits::default(),
             http: HttpLimits::default(),
             upkeep: Upkeep::default(),
+            moves: MoveSettings::default(),
         }
     }
 }
@@ -156,6 +158,7 @@ impl Config {
             .check()
             .map_err(|error| anyhow!("router.{error}"))?;
         self.http.check().map_err(|error| anyhow!("http.{error}"))?;
+        self.moves.check()?;
         self.upkeep.check()
     }
 }
@@ -441,6 +444,11 @@ mod tests {
             set(&["router.hold_ms_max=0"]),
             &[],
             &["router.hold_ms_max is 0"],
+        );
+        check(
+            set(&["moves.take_over_ms=999"]),
+            &[],
+            &["moves.take_over_ms is 999", "choose 1000 to"],
         );
         check(
             set(&["upkeep.marks_kept_s=1"]),

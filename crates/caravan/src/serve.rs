@@ -40,6 +40,7 @@ use moves::Moves;
 use signals::Stop;
 use tasks::Tasks;
 
+pub use moves::MoveSettings;
 pub use upkeep::Upkeep;
 
 /// What to do with the records of the directory before the shop opens.
@@ -155,7 +156,7 @@ async fn serve(
     }
     // Nobody can ask for a move of a directory while this process has it open.
     if config.layout.is_some() {
-        tasks.moves(Moves::new(config, shards, world.clone(), move_figures));
+        tasks.moves(Moves::new(config, shards, world.clone(), move_figures)?);
     }
     let upkeep = config.upkeep.clone();
     tasks.spawn(tasks::maintain(shards.engines(), world, upkeep, counts));

@@ -7,7 +7,7 @@ use shop_service::Settings;
 use toml::{Table, Value};
 
 use super::Config;
-use crate::serve::Upkeep;
+use crate::serve::{MoveSettings, Upkeep};
 
 /// A section as a table. Takes the settings apart field by field, so that a new
 /// one does not compile before it is named here.
@@ -94,6 +94,10 @@ pub fn table(config: &Config) -> Table {
     put(
         "upkeep",
         section!(&config.upkeep => Upkeep { every_s, marks_kept_s, journal_kept_s }),
+    );
+    put(
+        "moves",
+        section!(&config.moves => MoveSettings { take_over_ms }),
     );
     table
 }
