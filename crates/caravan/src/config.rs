@@ -28,7 +28,7 @@ use toml::{Table, Value};
 use crate::arguments::SettingsArguments;
 use crate::logging::LogWish;
 use crate::ops::OpsSettings;
-use crate::serve::Upkeep;
+use crate::serve::{MoveSettings, Upkeep};
 use crate::shards::SHARDS_MAX;
 
 pub use addresses::Addresses;
@@ -72,6 +72,7 @@ pub struct Config {
     pub http: HttpLimits,
     pub upkeep: Upkeep,
     pub ops: OpsSettings,
+    pub moves: MoveSettings,
 }
 
 impl Default for Config {
@@ -89,6 +90,7 @@ impl Default for Config {
             http: HttpLimits::default(),
             upkeep: Upkeep::default(),
             ops: OpsSettings::default(),
+            moves: MoveSettings::default(),
         }
     }
 }
@@ -159,6 +161,7 @@ impl Config {
             .check()
             .map_err(|error| anyhow!("router.{error}"))?;
         self.http.check().map_err(|error| anyhow!("http.{error}"))?;
+        self.moves.check()?;
         self.upkeep.check()?;
         self.ops.check()
     }
@@ -452,6 +455,11 @@ mod tests {
             set(&["router.hold_ms_max=0"]),
             &[],
             &["router.hold_ms_max is 0"],
+        );
+        check(
+            set(&["moves.take_over_ms=999"]),
+            &[],
+            &["moves.take_over_ms is 999", "choose 1000 to"],
         );
         check(
             set(&["upkeep.marks_kept_s=1"]),

@@ -46,6 +46,7 @@ use moves::Moves;
 use signals::Stop;
 use tasks::Tasks;
 
+pub use moves::MoveSettings;
 pub use upkeep::Upkeep;
 
 /// What to do with the records of the directory before the shop opens.
@@ -156,7 +157,7 @@ async fn serve(
     for (_, feed) in feeds {
         tasks.feed(feed);
     }
-    tasks.moves(Moves::new(config, shards, world.clone(), move_figures));
+    tasks.moves(Moves::new(config, shards, world.clone(), move_figures)?);
     // A layout's own commands work on its servers; a directory's have to find this process.
     let _told = match config.layout {
         Some(_) => None,

@@ -206,7 +206,7 @@ impl Shards {
     ) -> Result<Shards> {
         let shared = matches!(map_view, MapView::Lease { .. });
         let router = Router::open(RouterConfig {
-            shards: faults::asked(as_engines(&engines))?,
+            shards: faults::of_writes(as_engines(&engines))?,
             control: control.clone(),
             world: Arc::new(RealWorld::new()),
             writer: WRITER,

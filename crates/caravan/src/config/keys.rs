@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use super::Config;
 use crate::ops::OpsSettings;
-use crate::serve::Upkeep;
+use crate::serve::{MoveSettings, Upkeep};
 
 /// A section as a table. Takes the settings apart field by field, so that a new
 /// one does not compile before it is named here.
@@ -105,6 +105,10 @@ pub fn table(config: &Config) -> Table {
         section!(&config.upkeep => Upkeep { every_s, marks_kept_s, journal_kept_s }),
     );
     put("ops", section!(&config.ops => OpsSettings { listen }));
+    put(
+        "moves",
+        section!(&config.moves => MoveSettings { take_over_ms }),
+    );
     table
 }
 

@@ -7,18 +7,65 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Result, ensure};
 use engine_api::{Record, Timestamp, World};
 use feed::tenure::Tenured;
 use mover::{MoveName, MoveState, Mover, MoverConfig};
+use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::config::Config;
+use crate::faults;
 use crate::metrics::MoveFigures;
 use crate::shards::{OpenShards, Shards};
 
 /// How soon a move that was started is seen.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A pause of a garbage collector or of a disk is not to cost a process its moves.
+const TAKE_OVER_MS_LEAST: u64 = 1_000;
+const TAKE_OVER_MS_MOST: u64 = 600_000;
+
+/// How often a holder renews, at least, while others are patient.
+const RENEWALS_IN_A_PATIENCE: u64 = 4;
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MoveSettings {
+    /// How long a move's record stands unchanged before another process takes the move over.
+    pub take_over_ms: u64,
+}
+
+impl Default for MoveSettings {
+    fn default() -> MoveSettings {
+        MoveSettings {
+            take_over_ms: mover::Limits::default().take_over_ms,
+        }
+    }
+}
+
+impl MoveSettings {
+    pub fn check(&self) -> Result<()> {
+        let take_over_ms = self.take_over_ms;
+        let (least, most) = (TAKE_OVER_MS_LEAST, TAKE_OVER_MS_MOST);
+        ensure!(
+            (least..=most).contains(&take_over_ms),
+            "moves.take_over_ms is {take_over_ms}: choose {least} to {most}"
+        );
+        Ok(())
+    }
+
+    fn limits(&self) -> mover::Limits {
+        let defaults = mover::Limits::default();
+        let take_over_ms = self.take_over_ms;
+        mover::Limits {
+            take_over_ms,
+            renew_ms: defaults.renew_ms.min(take_over_ms / RENEWALS_IN_A_PATIENCE),
+            ..defaults
+        }
+    }
+}
 
 /// Runs the movers of this process.
 #[derive(Debug)]
@@ -28,6 +75,7 @@ pub struct Moves {
     control: Arc<dyn engine_api::ControlStore>,
     router: Arc<router::Router>,
     router_limits: router::Limits,
+    limits: mover::Limits,
     world: Arc<dyn World>,
     figures: Arc<MoveFigures>,
     /// Their records are not read again: names are never used twice.
@@ -43,18 +91,19 @@ impl Moves {
         shards: &Shards,
         world: Arc<dyn World>,
         figures: Arc<MoveFigures>,
-    ) -> Moves {
-        Moves {
+    ) -> Result<Moves> {
+        Ok(Moves {
             shards: shards.engines.clone(),
-            control: shards.control.clone(),
+            control: faults::of_moves(shards.control.clone())?,
             router: shards.router.clone(),
             router_limits: config.router.clone(),
+            limits: config.moves.limits(),
             world,
             figures,
             ended: BTreeSet::new(),
             movers: JoinSet::new(),
             names: HashMap::new(),
-        }
+        })
     }
 
     /// Until `stop`; then every mover lets its move go, so that another process goes on at once.
@@ -134,7 +183,7 @@ impl Moves {
             control: self.control.clone(),
             world: self.world.clone(),
             router: Some(self.router.clone()),
-            limits: mover::Limits::default(),
+            limits: self.limits.clone(),
             feed_limits: feed::Limits::default(),
             verifier_limits: verifier::Limits::default(),
             router_limits: self.router_limits.clone(),

@@ -111,6 +111,8 @@ impl StandingBy {
             control: Arc::clone(&site.control),
             world: Arc::clone(&self.world),
             router: Some(Arc::clone(&self.router)),
+            // Records of the simulation are judged by its own checks.
+            invariants: None,
             limits: mover::Limits {
                 poll_ms: 30,
                 retry_ms_max: 60,

@@ -1,0 +1,161 @@
+//! Who is killed, and when; and that it comes back.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use rand::RngExt;
+use rustix::process::Signal;
+
+use crate::cell::{Cell, Victim};
+use crate::place::{Condition, MOVER, Moving, Place, ROUTER};
+
+/// How long a victim of a named step is away.
+const AWAY: Duration = Duration::from_millis(1_500);
+const RANDOM_KILLS: u32 = 4;
+
+pub struct Strikes {
+    cell: Cell,
+    left: u32,
+    /// When the next random one comes.
+    next: Instant,
+    /// Each with the phase it met, as far as is known.
+    struck: Vec<String>,
+}
+
+impl Strikes {
+    pub fn of(cell: Cell, place: &mut Place) -> Strikes {
+        let left = match cell {
+            Cell::At { .. } => 1,
+            Cell::Random => RANDOM_KILLS,
+        };
+        Strikes {
+            cell,
+            left,
+            next: Instant::now() + rest(place, 0..3_000),
+            struck: Vec::new(),
+        }
+    }
+
+    /// Kills if it is time to, and returns when the victim serves again.
+    pub fn look(&mut self, place: &mut Place, moving: &Moving) -> anyhow::Result<()> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        match self.cell {
+            Cell::At { victim, .. } => self.at_the_step(place, victim, moving),
+            Cell::Random if Instant::now() >= self.next => self.at_random(place, moving),
+            Cell::Random => Ok(()),
+        }
+    }
+
+    fn at_the_step(
+        &mut self,
+        place: &mut Place,
+        victim: Victim,
+        moving: &Moving,
+    ) -> anyhow::Result<()> {
+        match (victim, place.condition(MOVER)?) {
+            (_, Condition::Runs) => return Ok(()),
+            (Victim::Mover, Condition::Dead) => {
+                let process = place.members[MOVER]
+                    .process
+                    .take()
+                    .context("it was there")?;
+                let ended = process.wait().err().context("it ended in peace")?;
+                let ended = ended.to_string();
+                let by_point = ended.contains("signal: 9") && ended.contains("fault point");
+                ensure!(by_point, "{ended}");
+                place.say("the mover is dead");
+                thread::sleep(AWAY);
+                place.start_one(MOVER, None)?;
+            }
+            (Victim::Router, Condition::StandsStill) => {
+                self.kill_process(place, ROUTER)?;
+                place.signal(MOVER, Signal::CONT)?;
+                thread::sleep(AWAY);
+                place.start_one(ROUTER, None)?;
+            }
+            (Victim::SourceServer | Victim::TargetServer, Condition::StandsStill) => {
+                let server = shard_of(victim, moving);
+                place.say(&format!("the {victim} is killed"));
+                place.pair.servers[server].kill()?;
+                place.signal(MOVER, Signal::CONT)?;
+                thread::sleep(AWAY);
+                place.pair.servers[server].restart()?;
+            }
+            (victim, condition) => {
+                anyhow::bail!("the {victim} was to be killed, and the mover: {condition:?}")
+            }
+        }
+        place.say(&format!("the {victim} is back"));
+        self.struck.push(victim.to_string());
+        self.left = 0;
+        Ok(())
+    }
+
+    fn at_random(&mut self, place: &mut Place, moving: &Moving) -> anyhow::Result<()> {
+        let away = rest(place, 100..2_000);
+        let victims = [
+            Victim::Mover,
+            Victim::Router,
+            Victim::SourceServer,
+            Victim::TargetServer,
+        ];
+        let victim = victims[place.random.random_range(0..victims.len())];
+        match victim {
+            // Either may hold the move by now.
+            Victim::Mover | Victim::Router => {
+                let number = if victim == Victim::Mover {
+                    MOVER
+                } else {
+                    ROUTER
+                };
+                self.kill_process(place, number)?;
+                thread::sleep(away);
+                place.start_one(number, None)?;
+                self.struck
+                    .push(format!("process {number} ({})", moving.phase));
+            }
+            Victim::SourceServer | Victim::TargetServer => {
+                let server = shard_of(victim, moving);
+                place.say(&format!("the {victim} is killed"));
+                place.pair.servers[server].kill()?;
+                thread::sleep(away);
+                place.pair.servers[server].restart()?;
+                self.struck.push(format!("{victim} ({})", moving.phase));
+            }
+        }
+        place.say("it is back");
+        self.left -= 1;
+        self.next = Instant::now() + rest(place, 300..4_000);
+        Ok(())
+    }
+
+    fn kill_process(&self, place: &mut Place, number: usize) -> anyhow::Result<()> {
+        place.say(&format!("process {number} is killed"));
+        let process = place.members[number].process.take();
+        process.context("it serves")?.kill()
+    }
+
+    /// Who was killed. A cell that killed nobody has shown nothing.
+    pub fn told(self) -> anyhow::Result<String> {
+        ensure!(
+            !self.struck.is_empty(),
+            "{}: the move has ended, and nobody was killed",
+            self.cell
+        );
+        Ok(self.struck.join(", "))
+    }
+}
+
+fn shard_of(victim: Victim, moving: &Moving) -> usize {
+    match victim {
+        Victim::SourceServer => moving.from,
+        _ => 1 - moving.from,
+    }
+}
+
+fn rest(place: &mut Place, ms: std::ops::Range<u64>) -> Duration {
+    Duration::from_millis(place.random.random_range(ms))
+}
