@@ -79,7 +79,7 @@ impl Ground {
         let (name, engine) = made.await.context("the shard was not made")??;
         let metered = Arc::new(Metered::embedded(engine));
         let routed = BTreeMap::from([(name.clone(), metered.clone() as Arc<dyn Engine>)]);
-        for (name, engine) in faults::asked(routed)? {
+        for (name, engine) in faults::of_writes(routed)? {
             self.router.add_shard(name, engine)?;
         }
         self.open.add(name.clone(), metered);

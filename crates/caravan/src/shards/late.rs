@@ -61,7 +61,7 @@ impl LateShards {
                 }
             };
             let routed: Arc<dyn Engine> = opened.clone();
-            for (name, engine) in faults::asked(BTreeMap::from([(name.clone(), routed)]))? {
+            for (name, engine) in faults::of_writes(BTreeMap::from([(name.clone(), routed)]))? {
                 self.router.add_shard(name, engine)?;
             }
             self.open.add(name.clone(), opened.clone());
