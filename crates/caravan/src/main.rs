@@ -33,11 +33,15 @@ mod map_command;
 
 mod move_command;
 
+mod demo;
+
 mod history_command;
 
 mod reconcile_command;
 
 mod progress;
+
+mod canvas;
 
 mod secrets;
 
@@ -80,6 +84,7 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::Reconcile(wish) => {
             return reconcile_command::run(&Config::load(&wish.settings())?, &wish, out);
         }
+        Command::Demo(wish) => return demo::run(&wish, out),
         Command::Move(command) => return move_command::run(&command, out),
         Command::Shard(command) => return move_command::run_shard(&command, out),
         Command::Serve { sample, settings } => {
