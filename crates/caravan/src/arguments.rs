@@ -59,6 +59,11 @@ Examples:
   caravan map watch --config shop.toml
   caravan map split --config shop.toml --collection products --at phones/P-500";
 
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  caravan demo               under a minute, in a temporary directory, without servers
+  caravan demo --lose-one    the same with a change lost on purpose: exits with 1";
+
 const RECONCILE_EXAMPLES: &str = "\
 Examples:
   caravan reconcile --layout layouts/hybrid.toml --address mongo=mongodb://db1,db2/?replicaSet=shop \\
@@ -101,6 +106,9 @@ pub enum Command {
     /// Move keys from one shard to another while shoppers keep buying
     #[command(subcommand)]
     Move(MoveCommand),
+    /// See keys move: a shop of its own, shoppers, a second shard, there, back and there again, and a verdict
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(DemoArguments),
     /// Add shards while they are served, and take them away again
     #[command(subcommand)]
     Shard(ShardCommand),
@@ -110,6 +118,22 @@ pub enum Command {
     /// Look at what feeds the order history, and help it when it is stuck
     #[command(subcommand)]
     History(HistoryCommand),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct DemoArguments {
+    /// How many buy at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub shoppers: u32,
+    /// How long each stage is looked at before the next one begins
+    #[arg(long, value_name = "N", default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    pub pause_ms: u64,
+    /// How long a cutover may hold requests; past it, it is given up and tried again
+    #[arg(long, value_name = "N", default_value_t = mover::FREEZE_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=mover::FREEZE_MS_MAX))]
+    pub freeze_ms_max: u64,
+    /// Lose an acknowledged change on purpose, to see the verdict fail
+    #[arg(long)]
+    pub lose_one: bool,
 }
 
 #[derive(Clone, Debug, Default, Args)]

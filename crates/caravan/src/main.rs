@@ -37,11 +37,15 @@ mod move_command;
 
 mod shard_command;
 
+mod demo;
+
 mod history_command;
 
 mod reconcile_command;
 
 mod progress;
+
+mod canvas;
 
 mod secrets;
 
@@ -84,6 +88,7 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::Reconcile(wish) => {
             return reconcile_command::run(&Config::load(&wish.settings())?, &wish, out);
         }
+        Command::Demo(wish) => return demo::run(&wish, out),
         Command::Move(command) => return move_command::run(&command, out),
         Command::Shard(command) => shard_command::run(&command, out),
         Command::Serve { sample, settings } => {

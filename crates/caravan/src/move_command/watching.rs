@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::counter::{Counter, Need};
 use super::{Format, seen, showing};
 use crate::arguments::WatchArguments;
+use crate::canvas::Canvas;
 use crate::ops::{Seen, StandingMove};
 use crate::text::{columns, step_bar};
 use course::Course;
@@ -35,10 +36,7 @@ const STEPS: [&str; 7] = [
 ];
 
 enum View {
-    /// So many lines were drawn the last time.
-    Picture {
-        lines: usize,
-    },
+    Picture(Canvas),
     /// What was last told, so that nothing is told twice.
     Lines {
         last: String,
@@ -53,7 +51,7 @@ pub async fn run(wish: &WatchArguments, out: &mut dyn Write) -> Result<ExitCode>
     let counter = Counter::open(&named.place, Need::Look).await?;
     let mut view = match Format::of(&named.json) {
         Format::Json => View::Json { last: Value::Null },
-        Format::Text if io::stdout().is_terminal() => View::Picture { lines: 0 },
+        Format::Text if io::stdout().is_terminal() => View::Picture(Canvas::default()),
         Format::Text => View::Lines {
             last: String::new(),
         },
@@ -83,7 +81,7 @@ pub async fn run(wish: &WatchArguments, out: &mut dyn Write) -> Result<ExitCode>
 impl View {
     fn pause(&self) -> Duration {
         match self {
-            View::Picture { .. } => REDRAW_EVERY,
+            View::Picture(_) => REDRAW_EVERY,
             View::Lines { .. } | View::Json { .. } => LINE_EVERY,
         }
     }
@@ -96,15 +94,7 @@ impl View {
         out: &mut dyn Write,
     ) -> Result<()> {
         match self {
-            View::Picture { lines } => {
-                let picture = picture(seen, record, course);
-                if *lines > 0 {
-                    // Back to where it began, and everything below goes.
-                    write!(out, "\x1b[{lines}A\x1b[J")?;
-                }
-                write!(out, "{picture}")?;
-                *lines = picture.lines().count();
-            }
+            View::Picture(canvas) => canvas.draw(&picture(seen, record, course), out)?,
             View::Lines { last } => {
                 let line = line(seen, record, course);
                 let told = told(record);
