@@ -13,9 +13,12 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod bodies;
+mod body;
 mod cache;
 mod checkpoint;
 mod codec;
+mod collect;
 mod committer;
 mod desk;
 mod directory;
@@ -23,11 +26,15 @@ mod engine;
 #[cfg(test)]
 mod faults;
 mod log;
+mod places;
 mod read;
 mod segment;
 mod state;
 mod store;
 mod tables;
+mod view;
+#[cfg(test)]
+mod worn;
 
 pub use committer::CommitCounts;
 pub use directory::{FORMAT, FREE_BYTES_MIN, OpenError};
