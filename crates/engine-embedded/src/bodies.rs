@@ -1,4 +1,4 @@
-//! The shelf of all files of bodies: in memory or on disk, and how much of each still lives.
+//! All files of bodies: in memory or on disk, and how much of each still lives.
 //!
 //! New bodies go to the youngest file. A checkpoint closes it and writes it to disk before the tables
 //! that point into it. Of a file whose bodies are mostly replaced the living ones are put into the youngest file
@@ -22,7 +22,7 @@ pub(crate) type Files = FxHashMap<u32, Arc<BodyFile>>;
 pub(crate) type End = (u32, u32);
 
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct Bodies {
     folder: PathBuf,
     files: Arc<Files>,
     end: End,
@@ -48,8 +48,8 @@ pub(crate) struct Turn {
     pub leaving: Vec<u32>,
 }
 
-impl Shelf {
-    pub(crate) fn open(folder: &Path) -> io::Result<Shelf> {
+impl Bodies {
+    pub(crate) fn open(folder: &Path) -> io::Result<Bodies> {
         fs::create_dir_all(folder)?;
         if let Some(parent) = folder.parent() {
             File::open(parent)?.sync_all()?;
@@ -75,7 +75,7 @@ impl Shelf {
         }
         let youngest = files.keys().max().map_or(1, |last| last + 1);
         files.insert(youngest, Arc::new(BodyFile::in_memory()));
-        Ok(Shelf {
+        Ok(Bodies {
             folder: folder.to_owned(),
             files: Arc::new(files),
             end: (youngest, 0),
@@ -133,7 +133,7 @@ impl Shelf {
 
     /// The file on disk of which least lives, if that is less than half. One where nothing
     /// does needs no care.
-    pub(crate) fn victim(&self) -> Option<(u32, Arc<BodyFile>, u64)> {
+    pub(crate) fn most_worn(&self) -> Option<(u32, Arc<BodyFile>, u64)> {
         let on_disk = self.files.iter().filter(|(_, file)| file.is_on_disk());
         let known = on_disk.filter_map(|(number, file)| {
             let usage = self.usage.get(number)?;
@@ -150,7 +150,7 @@ impl Shelf {
     }
 
     /// All that lived in the file lives elsewhere now.
-    pub(crate) fn swept(&mut self, file: u32) {
+    pub(crate) fn salvaged(&mut self, file: u32) {
         if let Some(usage) = self.usage.get_mut(&file) {
             usage.living = 0;
         }

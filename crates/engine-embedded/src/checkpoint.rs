@@ -8,8 +8,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 
-use crate::collect::{Living, Sweep};
 use crate::log::Checkpointed;
+use crate::salvage::{Living, Salvage};
 use crate::segment::Sequence;
 use crate::store::{Store, StoreError};
 
@@ -186,16 +186,16 @@ fn tidy(shared: &Shared, store: &Store, _: &Checkpointed) -> Step {
         (work.untidy, work.tidying) = (false, true);
         drop(work);
         store.tidy()?;
-        collect(shared, store);
+        salvage(shared, store);
         shared.change(|work| work.tidying = false);
     }
 }
 
 /// Hands over what lives in worn files, a part with each group: garbage comes with
 /// groups, so that it cannot grow while nothing takes them.
-fn collect(shared: &Shared, store: &Store) {
-    while let Some(mut sweep) = Sweep::begin(store) {
-        while let Some(living) = sweep.next(store) {
+fn salvage(shared: &Shared, store: &Store) {
+    while let Some(mut salvage) = Salvage::begin(store) {
+        while let Some(living) = salvage.next(store) {
             shared.change(|work| work.living = Some(living));
             let work = shared.wait(shared.work(), |work| work.living.is_some());
             if work.stopped {

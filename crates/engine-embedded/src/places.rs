@@ -10,7 +10,7 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Where a body lies. Places are given out in rising order and never twice.
+/// Where a body lies. Places are given out in rising order, and none twice while the engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     /// From one on.

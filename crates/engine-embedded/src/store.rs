@@ -23,11 +23,11 @@ use lsm_tree::{
 };
 
 use crate::batch::{Batch, Space, Write};
-use crate::bodies::Shelf;
+use crate::bodies::Bodies;
 use crate::body::{BodyFile, Chunk};
 use crate::cache::RecordCache;
-use crate::collect::Living;
 use crate::places::{Arrival, Place, Places, Spot};
+use crate::salvage::Living;
 use crate::tables::record_key;
 use crate::view::{Sight, Sights, View, lock, no_place, parse_place};
 
@@ -75,7 +75,7 @@ pub(crate) struct Inner {
 
 #[derive(Debug)]
 struct Memory {
-    shelf: Shelf,
+    bodies: Bodies,
     /// What was applied since memory tables were last sealed.
     bytes: u64,
     /// A group lies in memory that did not reach the disk: nobody may see it,
@@ -105,15 +105,15 @@ impl Store {
         let highest = trees.iter().filter_map(|tree| tree.get_highest_seqno());
         numbers.fetch_max(highest.max().map_or(1, |number| number + 1));
         let sights = Sights::default();
-        let shelf = Shelf::open(&path.join(BODIES_FOLDER))?;
-        let current = Mutex::new(Sight::open(&sights, numbers.get(), &shelf));
+        let bodies = Bodies::open(&path.join(BODIES_FOLDER))?;
+        let current = Mutex::new(Sight::open(&sights, numbers.get(), &bodies));
         Ok(Store(Arc::new(Inner {
             trees,
             numbers,
             current,
             sights,
             memory: Mutex::new(Memory {
-                shelf,
+                bodies,
                 bytes: 0,
                 spoilt: false,
             }),
@@ -144,7 +144,7 @@ impl Store {
         for row in rows {
             let (key, place) = row?;
             let place = parse_place(&place)?;
-            if !memory.shelf.found(place) {
+            if !memory.bodies.found(place) {
                 return Err(no_place(place));
             }
             self.0.places.set(&key, place, Arrival::New);
@@ -173,7 +173,7 @@ impl Store {
     ) -> Result<u64, E> {
         let mut memory = self.0.memory();
         let number = self.0.numbers.next();
-        let mut chunk = memory.shelf.chunk();
+        let mut chunk = memory.bodies.chunk();
         let mut bodies = Vec::new();
         for write in batches.clone().into_iter().flat_map(Batch::writes) {
             if write.space == Space::Records {
@@ -189,12 +189,12 @@ impl Store {
         memory.spoilt = false;
         memory.take(chunk);
         for (write, place) in bodies {
-            self.0.settle(&mut memory.shelf, write, place);
+            self.0.note(&mut memory.bodies, write, place);
         }
         for write in batches.into_iter().flat_map(Batch::writes) {
             self.0.cache.forget(write, number);
         }
-        self.0.show(number + 1, &memory.shelf);
+        self.0.show(number + 1, &memory.bodies);
         // A record that is changed all the time has as many versions in memory:
         // it is read from here, not searched among them.
         for record in changed {
@@ -208,7 +208,7 @@ impl Store {
     pub(crate) fn replay(&self, batch: &Batch) {
         let mut memory = self.0.memory();
         let number = self.0.numbers.next();
-        let mut chunk = memory.shelf.chunk();
+        let mut chunk = memory.bodies.chunk();
         for write in batch.writes() {
             memory.bytes += match write.space {
                 Space::Records => {
@@ -219,7 +219,7 @@ impl Store {
             };
         }
         memory.take(chunk);
-        self.0.show(number + 1, &memory.shelf);
+        self.0.show(number + 1, &memory.bodies);
     }
 
     /// For what is on disk already.
@@ -239,7 +239,7 @@ impl Store {
             return Ok(memory.bytes);
         }
         let number = self.0.numbers.next();
-        let mut chunk = memory.shelf.chunk();
+        let mut chunk = memory.bodies.chunk();
         let mut moved = Vec::new();
         for (old, entry) in &living.entries {
             if self.0.place_of(entry.key(), number)? == Some(*old) {
@@ -251,23 +251,23 @@ impl Store {
         memory.take(chunk);
         for (key, old, new) in moved {
             self.0.places.set(key, new, Arrival::Known);
-            memory.shelf.born(new);
-            memory.shelf.died(old);
+            memory.bodies.born(new);
+            memory.bodies.died(old);
         }
         if living.is_all {
-            memory.shelf.swept(living.file);
+            memory.bodies.salvaged(living.file);
         }
-        self.0.show(number + 1, &memory.shelf);
+        self.0.show(number + 1, &memory.bodies);
         Ok(memory.bytes)
     }
 
     /// The most worn file of bodies, and how long it is.
-    pub(crate) fn victim(&self) -> Option<(u32, Arc<BodyFile>, u64)> {
-        self.0.memory().shelf.victim()
+    pub(crate) fn most_worn(&self) -> Option<(u32, Arc<BodyFile>, u64)> {
+        self.0.memory().bodies.most_worn()
     }
 
     pub(crate) fn leave_alone(&self, file: u32) {
-        self.0.memory().shelf.leave_alone(file);
+        self.0.memory().bodies.leave_alone(file);
     }
 
     /// Whether the body at this place may still be asked for by new views.
@@ -316,16 +316,16 @@ impl Inner {
     }
 
     /// A body is on disk, or gone from there.
-    fn settle(&self, shelf: &mut Shelf, write: Write<'_>, place: Option<Place>) {
+    fn note(&self, bodies: &mut Bodies, write: Write<'_>, place: Option<Place>) {
         let before = match place {
             Some(place) => {
-                shelf.born(place);
+                bodies.born(place);
                 self.places.set(write.key, place, write.arrival)
             }
             None => self.places.remove(write.key),
         };
         if let Some(before) = before {
-            shelf.died(before);
+            bodies.died(before);
         }
     }
 
@@ -341,13 +341,13 @@ impl Inner {
         }
     }
 
-    fn current(&self) -> MutexGuard<'_, Arc<Sight>> {
+    pub(crate) fn current(&self) -> MutexGuard<'_, Arc<Sight>> {
         lock(&self.current)
     }
 
     /// Everything below this number is whole. Called by who holds the memory.
-    fn show(&self, until: u64, shelf: &Shelf) {
-        let next = Sight::open(&self.sights, until, shelf);
+    fn show(&self, until: u64, bodies: &Bodies) {
+        let next = Sight::open(&self.sights, until, bodies);
         let last = std::mem::replace(&mut *self.current(), next);
         drop(last);
     }
@@ -362,7 +362,7 @@ impl Inner {
 impl Memory {
     fn take(&mut self, chunk: Chunk) {
         self.bytes += u64::from(chunk.bytes());
-        self.shelf.add(chunk);
+        self.bodies.add(chunk);
     }
 }
 

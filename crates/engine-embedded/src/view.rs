@@ -9,7 +9,7 @@ use engine_api::SharedRecord;
 use lsm_tree::{AbstractTree, Guard, Slice};
 
 use crate::batch::Space;
-use crate::bodies::{End, Files, Shelf};
+use crate::bodies::{Bodies, End, Files};
 use crate::body::Entry;
 use crate::places::{Place, Spot};
 use crate::store::{Inner, StoreError};
@@ -30,12 +30,12 @@ pub(crate) struct Sight {
 pub(crate) type Sights = Arc<Mutex<BTreeMap<u64, usize>>>;
 
 impl Sight {
-    pub(crate) fn open(sights: &Sights, until: u64, shelf: &Shelf) -> Arc<Sight> {
+    pub(crate) fn open(sights: &Sights, until: u64, bodies: &Bodies) -> Arc<Sight> {
         *lock(sights).entry(until).or_default() += 1;
         Arc::new(Sight {
             until,
-            end: shelf.end(),
-            files: shelf.files(),
+            end: bodies.end(),
+            files: bodies.files(),
             sights: sights.clone(),
         })
     }

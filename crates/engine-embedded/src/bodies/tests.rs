@@ -3,10 +3,10 @@
 use std::ops::Bound;
 
 use crate::batch::{Batch, Space};
-use crate::collect::Sweep;
 use crate::places::Arrival;
+use crate::salvage::Salvage;
 use crate::segment::Sequence;
-use crate::store::Store;
+use crate::store::{Step, Store};
 use crate::view::View;
 
 fn open(folder: &tempfile::TempDir) -> Store {
@@ -102,15 +102,27 @@ fn a_view_goes_on_seeing_the_body_it_saw() {
 }
 
 #[test]
+fn a_removal_is_not_seen_before_its_sync() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    write(&store, 1, "kept");
+    let mut batch = Batch::default();
+    batch.remove(Space::Records, &key(1));
+    let failed = store.apply_when([&batch], &[], || Err("the disk is broken"));
+    assert!(failed.is_err());
+    assert!(store.view().latest_body(&key(1)).unwrap().is_some());
+}
+
+#[test]
 fn living_bodies_of_a_worn_file_are_moved_and_the_file_is_deleted_after_the_next_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let store = worn(&folder);
-    let mut sweep = Sweep::begin(&store).unwrap();
-    let living = sweep.next(&store).unwrap();
+    let mut salvage = Salvage::begin(&store).unwrap();
+    let living = salvage.next(&store).unwrap();
     assert_eq!(living.entries.len(), 2);
     assert!(living.is_all);
     store.move_bodies(&living).unwrap();
-    assert!(sweep.next(&store).is_none());
+    assert!(salvage.next(&store).is_none());
     check(&store);
     assert_eq!(files(&folder), 2, "tables on disk still point there");
     checkpoint(&store, 3);
@@ -125,17 +137,41 @@ fn living_bodies_of_a_worn_file_are_moved_and_the_file_is_deleted_after_the_next
 fn what_was_moved_and_not_yet_in_a_checkpoint_is_found_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let store = worn(&folder);
-    let living = Sweep::begin(&store).unwrap().next(&store).unwrap();
+    let living = Salvage::begin(&store).unwrap().next(&store).unwrap();
     store.move_bodies(&living).unwrap();
     drop(store);
     check(&open(&folder));
 }
 
 #[test]
+fn moved_bodies_survive_a_checkpoint_that_is_cut_off_anywhere() {
+    for cut in [
+        Step::BodiesWritten,
+        Step::PlacesWritten,
+        Step::TablesWritten,
+        Step::FilesDeleted,
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = worn(&folder);
+        let living = Salvage::begin(&store).unwrap().next(&store).unwrap();
+        store.move_bodies(&living).unwrap();
+        store.cut_off(cut);
+        store.seal(Sequence(3));
+        assert!(store.flush().is_err(), "{cut:?} is not reached");
+        drop(store);
+        let store = open(&folder);
+        check(&store);
+        checkpoint(&store, 4);
+        check(&store);
+        assert!(files(&folder) <= 3, "{cut:?}");
+    }
+}
+
+#[test]
 fn a_record_that_changed_after_it_was_read_for_moving_keeps_its_change() {
     let folder = tempfile::tempdir().unwrap();
     let store = worn(&folder);
-    let living = Sweep::begin(&store).unwrap().next(&store).unwrap();
+    let living = Salvage::begin(&store).unwrap().next(&store).unwrap();
     write(&store, 8, "third");
     let mut batch = Batch::default();
     batch.remove(Space::Records, &key(9));
@@ -183,8 +219,8 @@ fn a_damaged_file_is_left_as_it_is() {
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
-    assert!(Sweep::begin(&store).unwrap().next(&store).is_none());
-    assert!(Sweep::begin(&store).is_none());
+    assert!(Salvage::begin(&store).unwrap().next(&store).is_none());
+    assert!(Salvage::begin(&store).is_none());
     checkpoint(&store, 3);
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
     assert_eq!(text(&store.view(), 8).as_deref(), Some("first"));

@@ -40,7 +40,7 @@ impl Store {
         for tree in &self.0.trees {
             tree.rotate_memtable();
         }
-        memory.shelf.seal();
+        memory.bodies.seal();
         memory.bytes = 0;
     }
 
@@ -48,7 +48,7 @@ impl Store {
     /// space that says how far they go comes last: it is there only if all others are.
     /// After it, nothing on disk points into the files that are deleted.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
-        let turn = self.0.memory().shelf.turn();
+        let turn = self.0.memory().bodies.turn();
         let mut written = Vec::new();
         for (number, file) in turn.sealed {
             written.push((number, file.write_out(&turn.folder, number)?));
@@ -62,7 +62,7 @@ impl Store {
             }
         }
         self.0.reach(Step::TablesWritten)?;
-        self.0.memory().shelf.turned(written, &turn.leaving);
+        self.0.memory().bodies.turned(written, &turn.leaving);
         self.move_on();
         for number in turn.leaving {
             delete(&turn.folder, number)?;
@@ -108,7 +108,7 @@ impl Store {
     fn move_on(&self) {
         let memory = self.0.memory();
         if !memory.spoilt {
-            self.0.show(self.0.numbers.get(), &memory.shelf);
+            self.0.show(self.0.numbers.get(), &memory.bodies);
         }
     }
 

@@ -25,17 +25,17 @@ pub(crate) struct Living {
 
 /// A worn file, and how far it was gone through.
 #[derive(Debug)]
-pub(crate) struct Sweep {
+pub(crate) struct Salvage {
     number: u32,
     file: Arc<BodyFile>,
     bytes: u64,
     next: u32,
 }
 
-impl Sweep {
-    pub(crate) fn begin(store: &Store) -> Option<Sweep> {
-        let (number, file, bytes) = store.victim()?;
-        Some(Sweep {
+impl Salvage {
+    pub(crate) fn begin(store: &Store) -> Option<Salvage> {
+        let (number, file, bytes) = store.most_worn()?;
+        Some(Salvage {
             number,
             file,
             bytes,
