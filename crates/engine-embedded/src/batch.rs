@@ -3,6 +3,8 @@
 //! Rows lie one behind the other in one buffer: the judge writes them once, the
 //! log takes them as they are, and only the memory table makes keys and values of them.
 
+use crate::places::Arrival;
+
 /// Separate key spaces; a commit spans them all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -45,6 +47,9 @@ impl Space {
 /// Set in a row's first byte when it removes its key.
 const REMOVAL: u8 = 0x80;
 
+/// Set when nothing stood under the key before.
+const ARRIVAL: u8 = 0x40;
+
 /// Space and kind, length of the key, length of the value.
 const ROW_HEAD_BYTES: usize = 1 + 2 + 4;
 
@@ -53,12 +58,27 @@ pub(crate) struct Batch {
     bytes: Vec<u8>,
 }
 
-/// A key and its value, or `None` for a removal.
-pub(crate) type Write<'a> = (Space, &'a [u8], Option<&'a [u8]>);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Write<'a> {
+    pub space: Space,
+    pub key: &'a [u8],
+    /// `None` removes the key.
+    pub value: Option<&'a [u8]>,
+    pub arrival: Arrival,
+}
 
 impl Batch {
     pub(crate) fn put(&mut self, space: Space, key: &[u8], value: &[u8]) {
         self.push(space as u8, key, value);
+    }
+
+    /// A body, and whether it is the first one of its record.
+    pub(crate) fn put_body(&mut self, key: &[u8], body: &[u8], arrival: Arrival) {
+        let flag = match arrival {
+            Arrival::New => ARRIVAL,
+            Arrival::Known => 0,
+        };
+        self.push(Space::Records as u8 | flag, key, body);
     }
 
     pub(crate) fn remove(&mut self, space: Space, key: &[u8]) {
@@ -101,13 +121,21 @@ impl Batch {
 
 fn split_row<'a>(rest: &mut &'a [u8]) -> Option<Write<'a>> {
     let (head, after) = rest.split_first_chunk::<ROW_HEAD_BYTES>()?;
-    let space = *Space::ALL.get(usize::from(head[0] & !REMOVAL))?;
+    let space = *Space::ALL.get(usize::from(head[0] & !(REMOVAL | ARRIVAL)))?;
     let key_length = usize::from(u16::from_le_bytes([head[1], head[2]]));
     let value_length = u32::from_le_bytes([head[3], head[4], head[5], head[6]]);
     let (key, after) = after.split_at_checked(key_length)?;
     let (value, after) = after.split_at_checked(usize::try_from(value_length).ok()?)?;
     *rest = after;
-    Some((space, key, (head[0] & REMOVAL == 0).then_some(value)))
+    Some(Write {
+        space,
+        key,
+        value: (head[0] & REMOVAL == 0).then_some(value),
+        arrival: match head[0] & ARRIVAL {
+            0 => Arrival::Known,
+            _ => Arrival::New,
+        },
+    })
 }
 
 #[cfg(test)]
@@ -117,13 +145,19 @@ mod tests {
     #[test]
     fn rows_come_back_as_they_were_and_cut_bytes_are_refused() {
         let mut batch = Batch::default();
-        batch.put(Space::Records, b"key", b"value");
+        batch.put_body(b"key", b"value", Arrival::New);
         batch.remove(Space::Due, b"gone");
         batch.put(Space::Meta, b"empty", b"");
-        let expected: Vec<Write<'_>> = vec![
-            (Space::Records, b"key", Some(b"value")),
-            (Space::Due, b"gone", None),
-            (Space::Meta, b"empty", Some(b"")),
+        let write = |space, key, value, arrival| Write {
+            space,
+            key,
+            value,
+            arrival,
+        };
+        let expected: [Write<'_>; 3] = [
+            write(Space::Records, b"key", Some(b"value"), Arrival::New),
+            write(Space::Due, b"gone", None, Arrival::Known),
+            write(Space::Meta, b"empty", Some(b""), Arrival::Known),
         ];
         assert_eq!(batch.writes().collect::<Vec<_>>(), expected);
         assert_eq!(Batch::parse(batch.bytes()).as_ref(), Some(&batch));

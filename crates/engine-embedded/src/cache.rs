@@ -70,10 +70,10 @@ impl RecordCache {
 
     /// Takes the changed record out. Called before the change with this number
     /// becomes visible, which it is to views above the number.
-    pub(crate) fn forget(&self, (space, key, _): Write<'_>, number: u64) {
-        let key = match space {
-            Space::Records => key,
-            Space::Parts => &record_of_part(key),
+    pub(crate) fn forget(&self, write: Write<'_>, number: u64) {
+        let key = match write.space {
+            Space::Records => write.key,
+            Space::Parts => &record_of_part(write.key),
             Space::Paths | Space::Journal | Space::Due | Space::Meta => return,
         };
         let collection = key.first().copied().and_then(Collection::from_number);
@@ -113,6 +113,7 @@ mod tests {
     use engine_api::{Content, Header, Record, RecordId, RecordKey, Revision};
 
     use super::*;
+    use crate::places::Arrival;
     use crate::tables::record_key;
 
     fn record(revision: i64) -> SharedRecord {
@@ -128,12 +129,21 @@ mod tests {
         })
     }
 
+    fn change(space: Space, key: &[u8]) -> Write<'_> {
+        Write {
+            space,
+            key,
+            value: Some(b"new"),
+            arrival: Arrival::Known,
+        }
+    }
+
     #[test]
     fn a_reader_that_was_overtaken_does_not_put_the_old_record_back() {
         let cache = RecordCache::default();
         let key = record_key(Collection::Carts, &RecordId::new("CART-1").unwrap());
         // A reader looks at the tables up to 5; meanwhile change 5 is applied.
-        cache.forget((Space::Records, &key, Some(b"new")), 5);
+        cache.forget(change(Space::Records, &key), 5);
         cache.put(&key, record(1), 5);
         assert_eq!(cache.get(&key, 6), None);
         cache.put(&key, record(2), 6);
@@ -160,7 +170,7 @@ mod tests {
         ]
         .concat();
         cache.put(&key, record(1), 3);
-        cache.forget((Space::Parts, &part, Some(b"stock")), 3);
+        cache.forget(change(Space::Parts, &part), 3);
         assert_eq!(cache.get(&key, 4), None);
     }
 

@@ -1,14 +1,15 @@
 //! Brings what lies in memory to tables on disk, beside the writers.
 //!
 //! Two threads: one writes sealed memory tables out, so that segments of the
-//! log become free; the other merges tables, which may take long and must not
-//! keep the first one waiting.
+//! log become free; the other merges tables and goes through worn files of bodies,
+//! which may take long and must not keep the first one waiting.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 
 use crate::log::Checkpointed;
+use crate::salvage::{Living, Salvage};
 use crate::segment::Sequence;
 use crate::store::{Store, StoreError};
 
@@ -45,6 +46,8 @@ struct Work {
     sealed: Option<Sequence>,
     untidy: bool,
     tidying: bool,
+    /// Bodies for the thread that applies to move.
+    living: Option<Living>,
     /// The engine ends, or the disk has failed.
     stopped: bool,
 }
@@ -83,26 +86,52 @@ impl Checkpointer {
 
     /// Called after each group, which was the `last`: begins a checkpoint when
     /// enough lies in memory, and waits when far too much does.
-    pub(crate) fn look(&self, memory_bytes: u64, last: Sequence) {
-        if memory_bytes < self.memory_bytes {
-            return;
-        }
+    pub(crate) fn look(&self, memory_bytes: u64, last: Sequence) -> Step {
         let mut work = self.shared.work();
+        let memory_bytes = match work.living.take() {
+            Some(living) => {
+                let moved = self.store.move_bodies(&living);
+                self.shared.changed.notify_all();
+                moved?
+            }
+            None => memory_bytes,
+        };
+        if memory_bytes < self.memory_bytes {
+            return Ok(());
+        }
         if memory_bytes >= self.memory_bytes * MEMORY_TIMES_MAX {
             work = self.shared.wait(work, |work| work.sealed.is_some());
         }
         if work.sealed.is_none() {
             self.begin(work, last);
         }
+        Ok(())
     }
 
-    /// Brings everything to disk and waits until the tables are at rest.
-    pub(crate) fn rest(&self, last: Sequence) {
-        let idle = |work: &mut Work| work.sealed.is_some();
-        let work = self.shared.wait(self.shared.work(), idle);
-        self.begin(work, last);
-        let busy = |work: &mut Work| work.sealed.is_some() || work.untidy || work.tidying;
-        drop(self.shared.wait(self.shared.work(), busy));
+    /// Brings everything to disk and waits until the tables are at rest and no file of
+    /// bodies is worn.
+    pub(crate) fn rest(&self, last: Sequence) -> Step {
+        let is_sealed = |work: &mut Work| work.sealed.is_some();
+        let is_busy = |work: &Work| work.sealed.is_some() || work.untidy || work.tidying;
+        loop {
+            let work = self.shared.wait(self.shared.work(), is_sealed);
+            self.begin(work, last);
+            let mut has_moved = false;
+            loop {
+                let waits = |work: &mut Work| is_busy(work) && work.living.is_none();
+                let mut work = self.shared.wait(self.shared.work(), waits);
+                let Some(living) = work.living.take() else {
+                    break;
+                };
+                let moved = self.store.move_bodies(&living);
+                self.shared.changed.notify_all();
+                moved?;
+                has_moved = true;
+            }
+            if !has_moved {
+                return Ok(());
+            }
+        }
     }
 
     fn begin(&self, mut work: MutexGuard<'_, Work>, last: Sequence) {
@@ -157,7 +186,22 @@ fn tidy(shared: &Shared, store: &Store, _: &Checkpointed) -> Step {
         (work.untidy, work.tidying) = (false, true);
         drop(work);
         store.tidy()?;
+        salvage(shared, store);
         shared.change(|work| work.tidying = false);
+    }
+}
+
+/// Hands over what lives in worn files, a part with each group: garbage comes with
+/// groups, so that it cannot grow while nothing takes them.
+fn salvage(shared: &Shared, store: &Store) {
+    while let Some(mut salvage) = Salvage::begin(store) {
+        while let Some(living) = salvage.next(store) {
+            shared.change(|work| work.living = Some(living));
+            let work = shared.wait(shared.work(), |work| work.living.is_some());
+            if work.stopped {
+                return;
+            }
+        }
     }
 }
 

@@ -247,15 +247,26 @@ impl Working {
             self.progress
                 .journal_first
                 .store(group.journal_first, Ordering::Release);
-            self.checkpointer.look(memory_bytes, sequence);
+            let looked = self.checkpointer.look(memory_bytes, sequence);
+            // What was just committed stands; nothing comes after it.
+            if let Err(error) = looked {
+                self.move_failed(&error);
+            }
         }
         if group.rests {
-            self.checkpointer.rest(self.last);
+            if let Err(error) = self.checkpointer.rest(self.last) {
+                self.move_failed(&error);
+            }
             if let Some(failure) = self.progress.failure() {
                 return Err(failure.clone());
             }
         }
         Ok(())
+    }
+
+    fn move_failed(&self, error: &StoreError) {
+        let reason = format!("moving bodies failed: {error}");
+        self.progress.fail(&reason, error.is_full());
     }
 
     fn failed(&self, error: &io::Error) -> EngineError {

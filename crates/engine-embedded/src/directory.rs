@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// Raised when what stands on disk changes its meaning.
 ///
 /// 1: the storage library with a journal of its own. 2: our commit log, the library's trees under it.
-/// 3: a row of the journal holds a whole group.
-pub const FORMAT: u32 = 3;
+/// 3: a row of the journal holds a whole group. 4: bodies in files of their own, rows with their places.
+pub const FORMAT: u32 = 4;
 
 const FORMAT_FILE: &str = "CARAVAN-FORMAT";
 const FORMAT_DRAFT: &str = "CARAVAN-FORMAT.new";

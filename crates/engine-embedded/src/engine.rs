@@ -87,11 +87,10 @@ impl EmbeddedEngine {
             &directory.log(),
             sizes.segment_bytes,
             checkpointed.clone(),
-            |batch| {
-                store.apply([batch]);
-            },
+            |batch| store.replay(batch),
         )
         .map_err(|error| log_failed(path, error))?;
+        store.find_bodies().map_err(failed)?;
         check_tables(&store, &mut log, &tables, path)?;
         let committer = Committer::start(Parts {
             state: State::open(store.clone(), tables.clone())?,
@@ -132,6 +131,12 @@ impl EmbeddedEngine {
     /// nothing to replay.
     pub async fn rest(&self) -> Result<(), EngineError> {
         self.committer.ask(|reply| Request::Rest { reply }).await
+    }
+
+    /// The next checkpoint fails after this step, and with it the engine.
+    #[cfg(test)]
+    pub(crate) fn cut_off(&self, step: crate::store::Step) {
+        self.store.cut_off(step);
     }
 
     pub fn commit_counts(&self) -> &CommitCounts {
@@ -366,7 +371,9 @@ fn open_failed(path: &Path, error: StoreError) -> OpenError {
     let path = path.to_owned();
     match error {
         StoreError::Io(source) => OpenError::Io { path, source },
-        StoreError::Library(reason) => OpenError::Damaged { path, reason },
+        StoreError::Library(reason) | StoreError::Damaged(reason) => {
+            OpenError::Damaged { path, reason }
+        }
     }
 }
 

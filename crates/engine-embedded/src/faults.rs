@@ -17,6 +17,7 @@ use crate::batch::{Batch, Space};
 use crate::engine::{EmbeddedConfig, EmbeddedEngine, Sizes};
 use crate::log::{CommitLog, Log};
 use crate::segment::Sequence;
+use crate::state::position;
 use crate::store::Store;
 
 /// Appends until the group with this number, which fails.
@@ -169,6 +170,8 @@ async fn a_commit_that_failed_after_reaching_the_disk_is_unknown_not_refused() {
         let engine = engine(&folder, 1, broken, Reach::Everything);
         let lost = open_session(&engine, 1).await.unwrap_err();
         assert!(read(&engine, 1).await.is_none(), "shown without its sync");
+        let journal = engine.journal_read(&position(0), 10).await.unwrap();
+        assert!(journal.entries.is_empty(), "shown without its sync");
         lost
     };
     assert!(matches!(lost, EngineError::OutcomeUnknown { .. }), "{lost}");

@@ -13,6 +13,8 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod bodies;
+mod body;
 mod cache;
 mod checkpoint;
 mod codec;
@@ -23,7 +25,9 @@ mod engine;
 #[cfg(test)]
 mod faults;
 mod log;
+mod places;
 mod read;
+mod salvage;
 mod segment;
 mod state;
 mod store;
@@ -31,6 +35,9 @@ mod stray;
 mod tables;
 #[cfg(test)]
 mod tampering;
+mod view;
+#[cfg(test)]
+mod worn;
 
 pub use committer::CommitCounts;
 pub use directory::{FORMAT, FREE_BYTES_MIN, OpenError};

@@ -11,13 +11,15 @@ use engine_api::{
 };
 
 use crate::batch::Space;
+use crate::body::Entry;
 use crate::cache::RecordCache;
 use crate::codec::{
     Damaged, decode_entry, decode_part, decode_part_key, decode_record, split_entries,
 };
 use crate::state::{first_entry, number, position};
-use crate::store::{Store, StoreError, View};
+use crate::store::{Store, StoreError};
 use crate::tables::{PathPlan, PointerTable, Tables, parts_prefix, record_key};
+use crate::view::View;
 
 type RowBound = Bound<Vec<u8>>;
 
@@ -32,7 +34,12 @@ pub(crate) fn get(
     {
         return Ok(Some(record));
     }
-    get_in(&store.view(), tables, collection, id)
+    let view = store.view();
+    let key = record_key(collection, id);
+    match view.latest_body(&key).map_err(store_failed)? {
+        Some(body) => Ok(Some(decode(&view, tables, collection, id, &body)?)),
+        None => Ok(None),
+    }
 }
 
 pub(crate) fn query(
@@ -85,10 +92,10 @@ pub(crate) fn scan(view: &View, tables: &Tables, scan: &Scan) -> Result<ScanPage
     };
     let limit = scan.limit.clamp(1, PAGE_RECORDS_MAX);
     let mut images = Vec::new();
-    for row in view.range(Space::Records, from, to) {
-        let (key, body) = row.map_err(store_failed)?;
-        let id = id_of(&key[1..])?;
-        let mut image = decode_record(scan.collection, id, &body).map_err(damaged)?;
+    for entry in view.bodies(from, to) {
+        let body = entry.map_err(store_failed)?;
+        let id = id_of(&body.key()[1..])?;
+        let mut image = decode_record(scan.collection, id, body.body()).map_err(damaged)?;
         if !scan.scope.contains(&image.key.shard_key) {
             continue;
         }
@@ -266,18 +273,28 @@ pub(crate) fn get_in(
     if is_kept && let Some(record) = view.cached(&key) {
         return Ok(Some(record));
     }
-    let Some(body) = view.get(Space::Records, &key).map_err(store_failed)? else {
-        return Ok(None);
-    };
-    let mut record = decode_record(collection, id.clone(), &body).map_err(damaged)?;
+    match view.body(&key).map_err(store_failed)? {
+        Some(body) => Ok(Some(decode(view, tables, collection, id, &body)?)),
+        None => Ok(None),
+    }
+}
+
+fn decode(
+    view: &View,
+    tables: &Tables,
+    collection: Collection,
+    id: &RecordId,
+    body: &Entry,
+) -> Result<SharedRecord, EngineError> {
+    let mut record = decode_record(collection, id.clone(), body.body()).map_err(damaged)?;
     if tables.has_parts_apart(collection) {
         add_parts_apart(view, &mut record)?;
     }
     let record = SharedRecord::from(record);
-    if is_kept {
-        view.cache(&key, record.clone());
+    if RecordCache::keeps(collection) {
+        view.cache(body.key(), record.clone());
     }
-    Ok(Some(record))
+    Ok(record)
 }
 
 fn add_parts_apart(view: &View, record: &mut Record) -> Result<(), EngineError> {
@@ -320,7 +337,9 @@ pub(crate) fn damaged(error: Damaged) -> EngineError {
 
 /// A read that failed changed nothing.
 pub(crate) fn store_failed(error: StoreError) -> EngineError {
-    EngineError::Unavailable {
-        reason: error.to_string(),
+    let reason = error.to_string();
+    match error {
+        StoreError::Damaged(_) => EngineError::Damaged { reason },
+        StoreError::Io(_) | StoreError::Library(_) => EngineError::Unavailable { reason },
     }
 }

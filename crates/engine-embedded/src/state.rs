@@ -24,6 +24,7 @@ use crate::codec::{
     split_entries,
 };
 use crate::desk::{Answer, Group};
+use crate::places::Arrival;
 use crate::read::{damaged, get, store_failed};
 use crate::store::Store;
 use crate::stray::{following, row_of};
@@ -415,8 +416,12 @@ impl State {
             });
         if !body_stands {
             let body = encode_record(&record, inside(&record));
+            let arrival = match before {
+                Some(_) => Arrival::Known,
+                None => Arrival::New,
+            };
             self.batch
-                .put(Space::Records, &record_key(collection, &id), &body);
+                .put_body(&record_key(collection, &id), &body, arrival);
             self.write_pointers(before, &record)?;
         }
         self.write_dues(before, &record);

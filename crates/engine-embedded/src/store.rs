@@ -2,12 +2,12 @@
 //!
 //! Each space is a log-structured tree of the storage library, which has no log
 //! of its own: what is applied lies in memory until a checkpoint, and the commit
-//! log holds it until then.
+//! log holds it until then. Bodies lie in files of their own, which are written once and
+//! never merged; the tables hold their places.
 //!
 //! Only one thread applies. It alone seals memory tables, and only between
 //! batches: a table on disk never holds half a batch.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::io;
@@ -16,28 +16,33 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine_api::SharedRecord;
-use lsm_tree::compaction::Leveled;
 use lsm_tree::config::{BlockSizePolicy, CompressionPolicy, PinningPolicy};
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard,
     SequenceNumberCounter, Slice,
 };
 
-use crate::batch::{Batch, Space};
+use crate::batch::{Batch, Space, Write};
+use crate::bodies::Bodies;
+use crate::body::{BodyFile, Chunk};
 use crate::cache::RecordCache;
-use crate::segment::Sequence;
+use crate::places::{Arrival, Place, Places, Spot};
+use crate::salvage::Living;
 use crate::tables::record_key;
+use crate::view::{Sight, Sights, View, lock, no_place, parse_place};
 
-/// The last group that the tables on disk hold, written by each checkpoint.
-const META_CHECKPOINT: &[u8] = b"checkpoint";
+const BODIES_FOLDER: &str = "bodies";
+
+/// Of the tables' blocks.
+const BLOCK_BYTES: u32 = 4 * 1024;
 
 /// Files kept open.
 const OPEN_FILES_MAX: usize = 900;
 
-/// Steps of one tidying: bounds it should the library never come to rest.
-const COMPACTIONS_MAX: usize = 64;
+mod disk;
 
-const LEVELS: usize = 7;
+#[cfg(test)]
+pub(crate) use disk::Step;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
@@ -45,14 +50,15 @@ pub(crate) enum StoreError {
     Io(#[from] io::Error),
     #[error("{0}")]
     Library(String),
+    /// What was acknowledged is not there.
+    #[error("{0}")]
+    Damaged(String),
 }
-
-pub(crate) type Row = (Slice, Slice);
 
 #[derive(Clone)]
 pub(crate) struct Store(Arc<Inner>);
 
-struct Inner {
+pub(crate) struct Inner {
     trees: Vec<AnyTree>,
     /// Numbers of the library, for batches and for its own changes of files.
     numbers: SequenceNumberCounter,
@@ -61,11 +67,15 @@ struct Inner {
     sights: Sights,
     /// Held while a group is on its way into the memory tables.
     memory: Mutex<Memory>,
-    cache: RecordCache,
+    pub cache: RecordCache,
+    pub places: Places,
+    #[cfg(test)]
+    fault: Mutex<Option<Step>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Memory {
+    bodies: Bodies,
     /// What was applied since memory tables were last sealed.
     bytes: u64,
     /// A group lies in memory that did not reach the disk: nobody may see it,
@@ -85,8 +95,8 @@ impl Store {
             Config::new(path.join(space.name()), numbers.clone(), unused)
                 .use_cache(cache.clone())
                 .use_descriptor_table(Some(files.clone()))
-                .data_block_compression_policy(CompressionPolicy::all(compression(space)))
-                .data_block_size_policy(BlockSizePolicy::all(block_bytes(space)))
+                .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+                .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
                 .filter_block_pinning_policy(PinningPolicy::all(true))
                 .index_block_pinning_policy(PinningPolicy::all(true))
                 .open()
@@ -95,14 +105,22 @@ impl Store {
         let highest = trees.iter().filter_map(|tree| tree.get_highest_seqno());
         numbers.fetch_max(highest.max().map_or(1, |number| number + 1));
         let sights = Sights::default();
-        let current = Mutex::new(Sight::open(&sights, numbers.get()));
+        let bodies = Bodies::open(&path.join(BODIES_FOLDER))?;
+        let current = Mutex::new(Sight::open(&sights, numbers.get(), &bodies));
         Ok(Store(Arc::new(Inner {
             trees,
             numbers,
             current,
             sights,
-            memory: Mutex::default(),
+            memory: Mutex::new(Memory {
+                bodies,
+                bytes: 0,
+                spoilt: false,
+            }),
             cache: RecordCache::default(),
+            places: Places::default(),
+            #[cfg(test)]
+            fault: Mutex::default(),
         })))
     }
 
@@ -115,17 +133,33 @@ impl Store {
         self.0.cache.get(key, u64::MAX)
     }
 
+    /// Learns the places of all bodies from the tables, once the log is replayed, and
+    /// refuses files that do not hold what the tables say. Nothing is applied before.
+    pub(crate) fn find_bodies(&self) -> Result<(), StoreError> {
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        let rows = self
+            .view()
+            .range(Space::Records, everything.0, everything.1);
+        let mut memory = self.0.memory();
+        for row in rows {
+            let (key, place) = row?;
+            let place = parse_place(&place)?;
+            if !memory.bodies.found(place) {
+                return Err(no_place(place));
+            }
+            self.0.places.set(&key, place, Arrival::New);
+        }
+        Ok(())
+    }
+
     pub(crate) fn last_key(&self, space: Space) -> Result<Option<Slice>, StoreError> {
-        let view = self.view();
-        let last = self.0.tree(space).last_key_value(view.sight.until, None);
+        let until = self.0.current().until;
+        let last = self.0.tree(space).last_key_value(until, None);
         Ok(last.map(Guard::key).transpose()?)
     }
 
     pub(crate) fn view(&self) -> View {
-        View {
-            sight: self.0.current().clone(),
-            store: self.0.clone(),
-        }
+        View::new(self.0.current().clone(), self.0.clone())
     }
 
     /// Puts the batches into memory, where nobody sees them until `synced` has
@@ -139,21 +173,28 @@ impl Store {
     ) -> Result<u64, E> {
         let mut memory = self.0.memory();
         let number = self.0.numbers.next();
-        for (space, key, value) in batches.clone().into_iter().flat_map(Batch::writes) {
-            let tree = self.0.tree(space);
-            let (added, _) = match value {
-                Some(value) => tree.insert(key, value, number),
-                None => tree.remove(key, number),
-            };
-            memory.bytes += added;
+        let mut chunk = memory.bodies.chunk();
+        let mut bodies = Vec::new();
+        for write in batches.clone().into_iter().flat_map(Batch::writes) {
+            if write.space == Space::Records {
+                let place = write.value.map(|body| chunk.push(write.key, body));
+                bodies.push((write, place));
+                memory.bytes += self.0.point(write.key, place, number);
+            } else {
+                memory.bytes += self.0.put(write, number);
+            }
         }
         memory.spoilt = true;
         synced()?;
         memory.spoilt = false;
+        memory.take(chunk);
+        for (write, place) in bodies {
+            self.0.note(&mut memory.bodies, write, place);
+        }
         for write in batches.into_iter().flat_map(Batch::writes) {
             self.0.cache.forget(write, number);
         }
-        self.0.show(number + 1);
+        self.0.show(number + 1, &memory.bodies);
         // A record that is changed all the time has as many versions in memory:
         // it is read from here, not searched among them.
         for record in changed {
@@ -161,6 +202,24 @@ impl Store {
             self.0.cache.put(&key, record.clone(), number + 1);
         }
         Ok(memory.bytes)
+    }
+
+    /// A group of the log. Where bodies lie is learned when all are replayed.
+    pub(crate) fn replay(&self, batch: &Batch) {
+        let mut memory = self.0.memory();
+        let number = self.0.numbers.next();
+        let mut chunk = memory.bodies.chunk();
+        for write in batch.writes() {
+            memory.bytes += match write.space {
+                Space::Records => {
+                    let place = write.value.map(|body| chunk.push(write.key, body));
+                    self.0.point(write.key, place, number)
+                }
+                _ => self.0.put(write, number),
+            };
+        }
+        memory.take(chunk);
+        self.0.show(number + 1, &memory.bodies);
     }
 
     /// For what is on disk already.
@@ -171,71 +230,53 @@ impl Store {
         }
     }
 
-    /// Seals everything applied so far, which goes up to `last`, for
-    /// [`Store::flush`]. Called by the thread that applies.
-    pub(crate) fn seal(&self, last: Sequence) {
-        let mut batch = Batch::default();
-        batch.put(Space::Meta, META_CHECKPOINT, &last.0.to_be_bytes());
-        self.apply([&batch]);
+    /// Puts living bodies of a worn file into the youngest one, those that still live. Nothing
+    /// of it goes to the log: until a checkpoint has brought their new places to disk, the
+    /// tables there point to the old ones. Called by the thread that applies.
+    pub(crate) fn move_bodies(&self, living: &Living) -> Result<u64, StoreError> {
         let mut memory = self.0.memory();
-        for tree in &self.0.trees {
-            tree.rotate_memtable();
+        if memory.spoilt {
+            return Ok(memory.bytes);
         }
-        memory.bytes = 0;
-    }
-
-    /// Writes what was sealed to tables on disk. The space that says how far
-    /// they go comes last: it is there only if all others are.
-    pub(crate) fn flush(&self) -> Result<(), StoreError> {
-        for space in Space::ALL {
-            let tree = self.0.tree(space);
-            tree.flush(&tree.get_flush_lock(), self.unseen())?;
-        }
-        self.move_on();
-        Ok(())
-    }
-
-    /// The last group that the tables on disk hold.
-    pub(crate) fn checkpoint(&self) -> Result<Sequence, StoreError> {
-        let stored = self.get(Space::Meta, META_CHECKPOINT)?;
-        let number = stored.as_deref().map(<[u8; 8]>::try_from).transpose();
-        match number {
-            Ok(number) => Ok(Sequence(number.map_or(0, u64::from_be_bytes))),
-            Err(_) => Err(StoreError::Library(
-                "the number of the checkpoint has a wrong length".to_owned(),
-            )),
-        }
-    }
-
-    /// Merges tables until the library finds nothing more to do.
-    pub(crate) fn tidy(&self) -> Result<(), StoreError> {
-        for tree in &self.0.trees {
-            for _ in 0..COMPACTIONS_MAX {
-                let before = shape(tree);
-                tree.compact(Arc::new(Leveled::default()), self.unseen())?;
-                if shape(tree) == before {
-                    break;
-                }
+        let number = self.0.numbers.next();
+        let mut chunk = memory.bodies.chunk();
+        let mut moved = Vec::new();
+        for (old, entry) in &living.entries {
+            if self.0.place_of(entry.key(), number)? == Some(*old) {
+                let new = chunk.push(entry.key(), entry.body());
+                memory.bytes += self.0.point(entry.key(), Some(new), number);
+                moved.push((entry.key(), *old, new));
             }
         }
-        self.move_on();
-        Ok(())
-    }
-
-    /// Lets readers see the newest tables: without a new batch they would go on
-    /// with those before, whose memory stays in use.
-    fn move_on(&self) {
-        let memory = self.0.memory();
-        if !memory.spoilt {
-            self.0.show(self.0.numbers.get());
+        memory.take(chunk);
+        for (key, old, new) in moved {
+            self.0.places.set(key, new, Arrival::Known);
+            memory.bodies.born(new);
+            memory.bodies.died(old);
         }
+        if living.is_all {
+            memory.bodies.salvaged(living.file);
+        }
+        self.0.show(number + 1, &memory.bodies);
+        Ok(memory.bytes)
     }
 
-    /// Older versions of a key below this number are seen by no view.
-    fn unseen(&self) -> u64 {
-        // The current sight is one of them.
-        let oldest = lock(&self.0.sights).keys().next().copied();
-        oldest.unwrap_or_default().saturating_sub(1)
+    /// The most worn file of bodies, and how long it is.
+    pub(crate) fn most_worn(&self) -> Option<(u32, Arc<BodyFile>, u64)> {
+        self.0.memory().bodies.most_worn()
+    }
+
+    pub(crate) fn leave_alone(&self, file: u32) {
+        self.0.memory().bodies.leave_alone(file);
+    }
+
+    /// Whether the body at this place may still be asked for by new views.
+    pub(crate) fn may_live(&self, key: &[u8], place: Place) -> bool {
+        match self.0.places.get(key) {
+            Some(Spot::One(current)) => current == place,
+            Some(Spot::Several) => true,
+            None => false,
+        }
     }
 }
 
@@ -246,17 +287,67 @@ impl Debug for Store {
 }
 
 impl Inner {
-    fn tree(&self, space: Space) -> &AnyTree {
+    pub(crate) fn tree(&self, space: Space) -> &AnyTree {
         &self.trees[space as usize]
     }
 
-    fn current(&self) -> MutexGuard<'_, Arc<Sight>> {
+    /// Into memory; answers how much larger that is now.
+    fn put(&self, write: Write<'_>, number: u64) -> u64 {
+        let tree = self.tree(write.space);
+        let (added, _) = match write.value {
+            Some(value) => tree.insert(write.key, value, number),
+            None => tree.remove(write.key, number),
+        };
+        added
+    }
+
+    /// The row of a body: where it lies.
+    fn point(&self, key: &[u8], place: Option<Place>, number: u64) -> u64 {
+        let place = place.map(Place::to_bytes);
+        self.put(
+            Write {
+                space: Space::Records,
+                key,
+                value: place.as_ref().map(|place| &place[..]),
+                arrival: Arrival::Known,
+            },
+            number,
+        )
+    }
+
+    /// A body is on disk, or gone from there.
+    fn note(&self, bodies: &mut Bodies, write: Write<'_>, place: Option<Place>) {
+        let before = match place {
+            Some(place) => {
+                bodies.born(place);
+                self.places.set(write.key, place, write.arrival)
+            }
+            None => self.places.remove(write.key),
+        };
+        if let Some(before) = before {
+            bodies.died(before);
+        }
+    }
+
+    /// Where the record's body lies before the batch with this number.
+    fn place_of(&self, key: &[u8], number: u64) -> Result<Option<Place>, StoreError> {
+        match self.places.get(key) {
+            None => Ok(None),
+            Some(Spot::One(place)) => Ok(Some(place)),
+            Some(Spot::Several) => {
+                let place = self.tree(Space::Records).get(key, number)?;
+                place.map(|place| parse_place(&place)).transpose()
+            }
+        }
+    }
+
+    pub(crate) fn current(&self) -> MutexGuard<'_, Arc<Sight>> {
         lock(&self.current)
     }
 
     /// Everything below this number is whole. Called by who holds the memory.
-    fn show(&self, until: u64) {
-        let next = Sight::open(&self.sights, until);
+    fn show(&self, until: u64, bodies: &Bodies) {
+        let next = Sight::open(&self.sights, until, bodies);
         let last = std::mem::replace(&mut *self.current(), next);
         drop(last);
     }
@@ -268,99 +359,11 @@ impl Inner {
     }
 }
 
-/// How far one or more views see.
-struct Sight {
-    until: u64,
-    sights: Sights,
-}
-
-/// All that are open, by the number up to which they see, and how many there are of each.
-type Sights = Arc<Mutex<BTreeMap<u64, usize>>>;
-
-impl Sight {
-    fn open(sights: &Sights, until: u64) -> Arc<Sight> {
-        *lock(sights).entry(until).or_default() += 1;
-        Arc::new(Sight {
-            until,
-            sights: sights.clone(),
-        })
+impl Memory {
+    fn take(&mut self, chunk: Chunk) {
+        self.bytes += u64::from(chunk.bytes());
+        self.bodies.add(chunk);
     }
-}
-
-impl Drop for Sight {
-    fn drop(&mut self) {
-        let mut sights = lock(&self.sights);
-        if let Some(count) = sights.get_mut(&self.until) {
-            *count -= 1;
-            if *count == 0 {
-                sights.remove(&self.until);
-            }
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .expect("no code panics while it holds the lock")
-}
-
-/// One unchanging view of the store.
-pub(crate) struct View {
-    sight: Arc<Sight>,
-    store: Arc<Inner>,
-}
-
-impl View {
-    /// A decoded record as this view sees it.
-    pub(crate) fn cached(&self, key: &[u8]) -> Option<SharedRecord> {
-        self.store.cache.get(key, self.sight.until)
-    }
-
-    /// Keeps a record that was read from this view.
-    pub(crate) fn cache(&self, key: &[u8], record: SharedRecord) {
-        self.store.cache.put(key, record, self.sight.until);
-    }
-
-    pub(crate) fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreError> {
-        Ok(self.store.tree(space).get(key, self.sight.until)?)
-    }
-
-    pub(crate) fn range(
-        &self,
-        space: Space,
-        from: Bound<Vec<u8>>,
-        to: Bound<Vec<u8>>,
-    ) -> impl Iterator<Item = Result<Row, StoreError>> + use<> {
-        let rows = self
-            .store
-            .tree(space)
-            .range((from, to), self.sight.until, None);
-        rows.map(|row| Ok(row.into_inner()?))
-    }
-}
-
-/// Bodies are read one by one and at random: unpacking a block for each would
-/// cost more than reading it.
-const fn compression(space: Space) -> CompressionType {
-    match space {
-        Space::Records => CompressionType::None,
-        Space::Parts | Space::Paths | Space::Journal | Space::Due | Space::Meta => {
-            CompressionType::Lz4
-        }
-    }
-}
-
-const fn block_bytes(space: Space) -> u32 {
-    match space {
-        Space::Records => 2 * 1024,
-        Space::Parts | Space::Paths | Space::Journal | Space::Due | Space::Meta => 4 * 1024,
-    }
-}
-
-/// How many tables each level has: changes with every step of a compaction.
-fn shape(tree: &AnyTree) -> [Option<usize>; LEVELS] {
-    std::array::from_fn(|level| tree.level_table_count(level))
 }
 
 impl From<lsm_tree::Error> for StoreError {
@@ -377,7 +380,7 @@ impl StoreError {
     pub(crate) fn is_full(&self) -> bool {
         match self {
             StoreError::Io(error) => is_full(error),
-            StoreError::Library(_) => false,
+            StoreError::Library(_) | StoreError::Damaged(_) => false,
         }
     }
 }

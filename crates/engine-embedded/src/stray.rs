@@ -14,8 +14,8 @@ use engine_api::{
 
 use crate::batch::Space;
 use crate::read::{self, store_failed};
-use crate::store::View;
 use crate::tables::{Tables, due_key, due_record, dues_of};
+use crate::view::View;
 
 /// The name under which due times are told, beside the tables of the layout.
 const DUE_TIMES: &str = "due times";

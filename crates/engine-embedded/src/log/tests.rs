@@ -21,7 +21,7 @@ fn open(folder: &Path, checkpoint: u64) -> Result<(CommitLog, Vec<u64>), LogErro
     checkpointed.set(Sequence(checkpoint));
     let mut replayed = Vec::new();
     let log = CommitLog::open(folder, SMALL, checkpointed, |batch| {
-        let (_, key, _) = batch.writes().next().unwrap();
+        let key = batch.writes().next().unwrap().key;
         replayed.push(u64::from_be_bytes(key.try_into().unwrap()));
     })?;
     Ok((log, replayed))
