@@ -171,7 +171,10 @@ mod tests {
         map.pinned.insert(one.clone(), shard("b"));
         map.pinned.insert(two.clone(), shard("c"));
         let way = |keys: &[ShardKey]| unpinned(Collection::Carts, &map, keys);
-        assert_eq!(way(&[one.clone()]).unwrap(), (shard("b"), shard("a")));
+        assert_eq!(
+            way(std::slice::from_ref(&one)).unwrap(),
+            (shard("b"), shard("a"))
+        );
         for (keys, said) in [
             (vec![one.clone(), two], "in one move each"),
             (vec![one, three], "is not pinned"),

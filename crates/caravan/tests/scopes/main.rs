@@ -204,9 +204,11 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     ];
     let spread = [&["move", "start", "--name", "spread"][..], &products].concat();
     refused(&spread, "cut by ranges", "--range");
+    // A move that has not ended needs both of its sides.
     place
-        .succeeds(&["shard", "remove", "--name", "shard-3"])
+        .succeeds(&carts("start", "carts-5", "300-309", "shard-3"))
         .unwrap();
+    refused(&foreign, "move carts-5 has not ended", "abort it");
 }
 
 struct Told {
