@@ -15,6 +15,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cell;
+mod moving;
 mod pair;
 mod place;
 mod striking;

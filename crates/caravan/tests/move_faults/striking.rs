@@ -8,7 +8,8 @@ use rand::RngExt;
 use rustix::process::Signal;
 
 use crate::cell::{Cell, Victim};
-use crate::place::{Condition, MOVER, Moving, Place, ROUTER};
+use crate::moving::Moving;
+use crate::place::{Condition, MOVER, Place, ROUTER};
 
 /// How long a victim of a named step is away.
 const AWAY: Duration = Duration::from_millis(1_500);
@@ -139,13 +140,8 @@ impl Strikes {
     }
 
     /// Who was killed. A cell that killed nobody has shown nothing.
-    pub fn told(self) -> anyhow::Result<String> {
-        ensure!(
-            !self.struck.is_empty(),
-            "{}: the move has ended, and nobody was killed",
-            self.cell
-        );
-        Ok(self.struck.join(", "))
+    pub fn told(self) -> Option<String> {
+        (!self.struck.is_empty()).then(|| self.struck.join(", "))
     }
 }
 
