@@ -11,6 +11,8 @@ use router::{LeaseJudge, Limits, ShardName};
 
 /// Processes look for new shards every second.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// One that was killed is known to be gone when its lease has run out under our eyes.
+const LEASES_WAITED_FOR: u32 = 2;
 const POLL: Duration = Duration::from_millis(200);
 
 pub async fn wait(
@@ -20,6 +22,7 @@ pub async fn wait(
 ) -> Result<()> {
     let world = Arc::new(RealWorld::new());
     let mut judge = LeaseJudge::new(control.clone(), world.clone(), limits);
+    let patience = PATIENCE.max(Duration::from_millis(limits.lease_ms) * LEASES_WAITED_FOR);
     loop {
         let leases = judge.look().await?;
         let lacking = leases.iter().find_map(|lease| {
@@ -29,7 +32,7 @@ pub async fn wait(
         let Some((process, shard)) = lacking else {
             return Ok(());
         };
-        if world.elapsed() >= PATIENCE {
+        if world.elapsed() >= patience {
             bail!(
                 "process {process} does not have shard {shard} open: see its readiness, or end it; one that is gone is \
                  forgotten when its lease has run out"
