@@ -42,6 +42,17 @@ async fn of_two_publishers_one_wins() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_race_says_what_stands_there() {
+    lose_a_race(&[]).await;
+}
+
+/// W20: what stands there after a lost answer may be somebody else's.
+#[tokio::test(start_paused = true)]
+async fn another_map_is_not_taken_for_ones_own_after_a_lost_answer() {
+    lose_a_race(&[Fault::LostOnTheWay]).await;
+}
+
+/// A rival publishes between this publisher's look and its compare-and-set.
+async fn lose_a_race(faults: &[Fault]) {
     let shop = Shop::open(&["a"], &[carts_on("a")]).await;
     let keeper = MapKeeper::new(shop.control.clone());
     let next = shop.router.map().freeze(CARTS, Scope::All).unwrap();
@@ -50,11 +61,11 @@ async fn a_lost_race_says_what_stands_there() {
         .map()
         .pin(CARTS, cart_key("c").shard_key, &named("a"))
         .unwrap();
-    // The rival publishes between this publisher's look and its compare-and-set.
     let racing = RacingControl {
         inner: shop.control.clone(),
         rival: rival.to_json(),
     };
+    shop.control.fail_next(faults);
     let error = MapKeeper::new(std::sync::Arc::new(racing))
         .publish(&next)
         .await
