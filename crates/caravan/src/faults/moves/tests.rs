@@ -108,6 +108,10 @@ fn a_map_is_told_by_what_it_changes() {
     check(&first, &edited(&first, &[]), "notice");
     check(&first, &frozen, "freeze");
     check(&frozen, &edited(&frozen, &[]), "notice");
-    check(&frozen, &edited(&frozen, &[thaw.clone()]), "thaw");
+    check(
+        &frozen,
+        &edited(&frozen, std::slice::from_ref(&thaw)),
+        "thaw",
+    );
     check(&frozen, &edited(&frozen, &[moved, thaw]), "cutover");
 }
