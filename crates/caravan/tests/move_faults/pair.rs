@@ -16,6 +16,9 @@ pub struct Pair {
     pub servers: [Server; 2],
     /// Collections that can be moved between them, each with its first keys on the first shard.
     pub collections: &'static [&'static str],
+    /// How long nothing is heard of a move before it is taken over. A debug build reads
+    /// Cassandra slowly: who takes over too soon compares anew, and never comes to an end.
+    pub take_over_ms: u32,
     layout: PathBuf,
     /// As in `shard-1=mongodb://…`.
     addresses: Vec<String>,
@@ -53,6 +56,7 @@ fn mongo_to_mongo() -> Option<Pair> {
             .collect(),
         servers: sets.map(Server::Mongo),
         collections: &["carts", "orders"],
+        take_over_ms: 5_000,
         layout: layouts().join("mongo-sharded.toml"),
         _under: (None, None),
     })
@@ -79,6 +83,7 @@ fn cassandra_to_cassandra() -> Option<Pair> {
         ],
         servers: clusters.map(Server::Cassandra),
         collections: &["carts"],
+        take_over_ms: 20_000,
         layout: carts_on_two_clusters(folder.path()),
         _under: (Some(control), Some(folder)),
     })

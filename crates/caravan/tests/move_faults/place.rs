@@ -27,17 +27,16 @@ pub const ROUTER: usize = 1;
 const PROCESSES: usize = 2;
 
 /// How long one move may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(360);
 /// How often a cell is tried: the process with the fault point may lose the move before it comes there.
 const ATTEMPTS_MAX: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(100);
 
-const SETTINGS: [&str; 5] = [
+const SETTINGS: [&str; 4] = [
     "shop.sweep_after_s=10",
     "router.lease_ms=5000",
     "router.lease_renew_ms=300",
     "router.lease_look_ms=20",
-    "moves.take_over_ms=5000",
 ];
 
 pub struct Place {
@@ -110,6 +109,8 @@ impl Place {
         for setting in SETTINGS {
             command.args(["--set", setting]);
         }
+        let take_over_ms = self.pair.take_over_ms;
+        command.args(["--set", &format!("moves.take_over_ms={take_over_ms}")]);
         command.args(self.pair.arguments());
         command
     }
