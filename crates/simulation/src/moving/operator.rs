@@ -35,8 +35,8 @@ const START_ATTEMPTS_MAX: u32 = 50;
 /// A move that gets on does so within this time, when all is calm.
 const REST_LOOKS_MAX: u32 = 1_500;
 const REST_LOOK: Duration = Duration::from_millis(20);
-/// What a throttled copy had not brought over yet is no difference soon after.
-const DIFFERING_LOOKS_MAX: u32 = 60;
+/// What a throttled copy had not brought over yet is no difference soon after: five seconds of the world (seed 2129).
+const DIFFERING_LOOKS_MAX: u32 = 250;
 /// Wishes for one move that are heard in the end.
 const LAST_WISHES_MAX: u32 = 4;
 
