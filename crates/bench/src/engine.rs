@@ -116,7 +116,7 @@ fn fill_and_kill(path: &Path, orders: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn open(path: &Path) -> anyhow::Result<EmbeddedEngine> {
+pub fn open(path: &Path) -> anyhow::Result<EmbeddedEngine> {
     let layout = engine_api::layout::embedded();
     let tables = layout
         .collections
@@ -130,7 +130,7 @@ fn open(path: &Path) -> anyhow::Result<EmbeddedEngine> {
     })?)
 }
 
-async fn fill(engine: &EmbeddedEngine, orders: std::ops::Range<u64>) -> anyhow::Result<()> {
+pub async fn fill(engine: &EmbeddedEngine, orders: std::ops::Range<u64>) -> anyhow::Result<()> {
     let products = (0..=PRODUCTS).map(|product| async move {
         for change in product_changes(product) {
             let outcome = engine.apply(change, OrderNumber(0).context()).await?;

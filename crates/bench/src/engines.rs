@@ -25,8 +25,8 @@ const RATIO_MIN: f64 = 0.8;
 /// Orders that are read again and again; the servers have them in memory.
 const READ_ORDERS: u64 = 1000;
 
-const CASSANDRA_ORDERS: &str = include_str!("../../../layouts/cassandra-orders.toml");
-const MONGO_ORDERS: &str = include_str!("../../../layouts/hybrid.toml");
+pub const CASSANDRA_ORDERS: &str = include_str!("../../../layouts/cassandra-orders.toml");
+pub const MONGO_ORDERS: &str = include_str!("../../../layouts/hybrid.toml");
 
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
@@ -72,18 +72,8 @@ async fn mongo(size: Size, numbers: &Numbers) -> anyhow::Result<Vec<Finding>> {
     let layout = Layout::parse(MONGO_ORDERS, "hybrid.toml")?;
     let config = MongoConfig::of_layout(&layout, "mongo", set.uri(), &database);
     let engine = MongoEngine::open(config).await?;
-    let written_by_majority = WriteConcern::builder()
-        .w(Acknowledgment::Majority)
-        .journal(true)
-        .build();
     let client = mongodb::Client::with_uri_str(set.uri()).await?;
-    let options = mongodb::options::CollectionOptions::builder()
-        .write_concern(written_by_majority)
-        .read_concern(ReadConcern::majority())
-        .build();
-    let orders = client
-        .database(&database)
-        .collection_with_options::<Document>("orders", options);
+    let orders = majority(&client, &database);
 
     let sample = numbers.next();
     create(&engine, sample).await?;
@@ -117,6 +107,21 @@ async fn mongo(size: Size, numbers: &Numbers) -> anyhow::Result<Vec<Finding>> {
     ])
 }
 
+/// The orders of a database, read and written as the engine does.
+pub fn majority(client: &mongodb::Client, database: &str) -> mongodb::Collection<Document> {
+    let written_by_majority = WriteConcern::builder()
+        .w(Acknowledgment::Majority)
+        .journal(true)
+        .build();
+    let options = mongodb::options::CollectionOptions::builder()
+        .write_concern(written_by_majority)
+        .read_concern(ReadConcern::majority())
+        .build();
+    client
+        .database(database)
+        .collection_with_options("orders", options)
+}
+
 async fn cassandra(size: Size, numbers: &Numbers) -> anyhow::Result<Vec<Finding>> {
     let cluster = testbed::cassandra(Nodes::One).map_err(|error| anyhow!("{error}"))?;
     let layout = Layout::parse(CASSANDRA_ORDERS, "cassandra-orders.toml")?;
@@ -143,9 +148,9 @@ async fn cassandra(size: Size, numbers: &Numbers) -> anyhow::Result<Vec<Finding>
 
     let id = |number: OrderNumber| number.id().as_str().to_owned();
     let bare_create =
-        async |number: OrderNumber| Ok(creation.replay(&id(sample), &id(number)).await?);
+        async |number: OrderNumber| Ok(creation.replay(&[(&id(sample), &id(number))]).await?);
     let bare_read =
-        async |number: OrderNumber| Ok(reading.replay(&id(sample), &id(number)).await?);
+        async |number: OrderNumber| Ok(reading.replay(&[(&id(sample), &id(number))]).await?);
     let (created, read) = measure(size, numbers, &engine, bare_create, bare_read).await?;
     let statements = |what: &str, recording: &Recording| {
         format!("{what}: {} requests each", recording.requests())
@@ -216,7 +221,7 @@ async fn known(engine: &dyn Engine, numbers: &Numbers) -> anyhow::Result<Vec<Ord
 }
 
 /// The document as another order: every text that is the old id becomes the new one.
-fn renamed(document: &Document, old: &str, new: &str) -> Document {
+pub fn renamed(document: &Document, old: &str, new: &str) -> Document {
     let value = |value: &Bson| match value {
         Bson::String(text) if text == old => Bson::String(new.to_owned()),
         Bson::Document(inner) => Bson::Document(renamed(inner, old, new)),

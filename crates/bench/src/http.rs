@@ -4,9 +4,10 @@
 //! share the machine, as many connections and the same bodies for all.
 
 mod baseline;
-mod disk;
+pub mod disk;
 mod fill;
 mod load;
+pub mod moving;
 mod overload;
 pub mod processes;
 mod progress;

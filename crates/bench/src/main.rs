@@ -5,6 +5,7 @@
 mod engine;
 mod engines;
 mod http;
+mod moves;
 mod orders;
 mod raw;
 mod report;
@@ -48,6 +49,15 @@ enum Benchmark {
         #[arg(long)]
         binary: Option<PathBuf>,
     },
+    /// A live move: copying and comparing against bare loops, what shoppers feel, the mover's memory
+    Moves {
+        /// The product's program; the one beside this program when left out
+        #[arg(long)]
+        binary: Option<PathBuf>,
+        /// Only this part of it
+        #[arg(long)]
+        part: Option<moves::Part>,
+    },
     /// The baselines of `http` alone
     Ceilings,
     /// Puts load on a running shop and prints rate and latency
@@ -55,6 +65,9 @@ enum Benchmark {
     /// Serves the baselines of `http`; part of it
     #[command(hide = true)]
     Baseline,
+    /// Moves so many records and tells the most memory that it had; part of `moves`
+    #[command(hide = true)]
+    MoveAlone { orders: u64 },
     /// Fills a directory and waits to be killed; part of `engine`
     #[command(hide = true)]
     Fill { path: PathBuf, orders: u64 },
@@ -77,13 +90,18 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
             run_engines(arguments.quick)?;
             run_processes(arguments.quick)?;
             run_http(arguments.quick, None)?;
-            run_overload(arguments.quick, None)
+            run_overload(arguments.quick, None)?;
+            run_moves(arguments.quick, None, None)
         }
         Some(Benchmark::Engine) => run_engine(arguments.quick),
         Some(Benchmark::Engines) => run_engines(arguments.quick),
         Some(Benchmark::Http { binary }) => run_http(arguments.quick, binary.as_deref()),
         Some(Benchmark::Processes) => run_processes(arguments.quick),
         Some(Benchmark::Overload { binary }) => run_overload(arguments.quick, binary.as_deref()),
+        Some(Benchmark::Moves { binary, part }) => {
+            run_moves(arguments.quick, *part, binary.as_deref())
+        }
+        Some(Benchmark::MoveAlone { orders }) => moves::move_alone(*orders),
         Some(Benchmark::Ceilings) => http::print_ceilings(http_size(arguments.quick)),
         Some(Benchmark::Load(load)) => http::put_load(load),
         Some(Benchmark::Baseline) => http::serve_baseline(),
@@ -130,6 +148,14 @@ fn run_overload(quick: bool, binary: Option<&Path>) -> anyhow::Result<()> {
     let findings = http::run_overload(size, binary)?;
     report::print(&findings);
     report::write("overload", &findings)?;
+    Ok(())
+}
+
+fn run_moves(quick: bool, part: Option<moves::Part>, binary: Option<&Path>) -> anyhow::Result<()> {
+    let size = if quick { moves::QUICK } else { moves::FULL };
+    let findings = moves::run(size, part, binary)?;
+    report::print(&findings);
+    report::write("moves", &findings)?;
     Ok(())
 }
 

@@ -11,7 +11,8 @@ use layout::schema::Part;
 use shop_service::{Place, ReconcileLimits};
 
 pub use moves::{
-    CertificateArguments, CutoverArguments, MoveCommand, Moved, NamedMoves, WatchArguments, Which,
+    CertificateArguments, CutoverArguments, LayoutMove, LayoutMoveCommand, MoveCommand, Moved,
+    NamedMoves, WatchArguments, Which,
 };
 pub use shards::{AddedShard, NamedShard, ShardCommand};
 
@@ -36,6 +37,8 @@ Examples:
   caravan serve --layout layouts/hybrid.toml --address mongo=mongodb://db1,db2/?replicaSet=shop \\
                 --address cassandra=10.0.0.1:9042,10.0.0.2:9042
   caravan serve --data /var/lib/caravan --listen 0.0.0.0:8080 --log json/info
+  caravan serve --data /var/lib/caravan --toward layouts/mongo-sharded.toml --address …     to move there
+  caravan serve --layout layouts/mongo-sharded.toml --toward embedded --data /var/lib/caravan --address …     and back
   CARAVAN_SHOP_SESSION_LIFETIME_S=86400 caravan serve --set http.slow_ms=200
 
 Settings come from the file, then from CARAVAN_… variables, then from flags; the last one counts.
@@ -147,7 +150,13 @@ pub struct SettingsArguments {
     /// A layout file that says where each collection lives; without it, all live in the directory
     #[arg(long, value_name = "FILE")]
     pub layout: Option<String>,
-    /// Where a shard of the layout is; may be given several times
+    /// The layout that collections are being moved to, or may be; embedded is the data directory. Its shards are opened as well
+    #[arg(long, value_name = "FILE")]
+    pub toward: Option<String>,
+    /// The layout whose control shard keeps the map, where --layout has been moved to from there; embedded is the data directory
+    #[arg(long, value_name = "FILE")]
+    pub control: Option<String>,
+    /// Where a shard of the layouts is; may be given several times
     #[arg(long, value_name = "SHARD=ADDRESS")]
     pub address: Vec<String>,
     /// Address and port to serve at; port 0 takes a free one [default: 127.0.0.1:8080]
@@ -306,8 +315,11 @@ pub struct PlaceArguments {
     #[command(flatten)]
     pub directory: DirectoryArguments,
     /// A layout file, whose shop may be open
-    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    #[arg(long, value_name = "FILE")]
     pub layout: Option<String>,
+    /// The layout whose control shard keeps the map, where --layout has been moved to from there; embedded is the data directory
+    #[arg(long, value_name = "FILE")]
+    pub control: Option<String>,
     /// Where a shard of the layout is; only those that are needed are asked
     #[arg(long, value_name = "SHARD=ADDRESS")]
     pub address: Vec<String>,
@@ -318,9 +330,15 @@ pub struct ReconcileArguments {
     #[command(flatten)]
     pub directory: DirectoryArguments,
     /// A layout file, whose shop may be open
-    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    #[arg(long, value_name = "FILE")]
     pub layout: Option<String>,
-    /// Where a shard of the layout is; may be given several times
+    /// The layout that collections are being moved to
+    #[arg(long, value_name = "FILE")]
+    pub toward: Option<String>,
+    /// The layout whose control shard keeps the map, where --layout has been moved to from there; embedded is the data directory
+    #[arg(long, value_name = "FILE")]
+    pub control: Option<String>,
+    /// Where a shard of the layouts is; may be given several times
     #[arg(long, value_name = "SHARD=ADDRESS")]
     pub address: Vec<String>,
     /// Find, and mend nothing
@@ -392,6 +410,7 @@ impl PlaceArguments {
     pub fn settings(&self) -> SettingsArguments {
         SettingsArguments {
             layout: self.layout.clone(),
+            control: self.control.clone(),
             address: self.address.clone(),
             ..self.directory.settings()
         }
@@ -402,6 +421,8 @@ impl ReconcileArguments {
     pub fn settings(&self) -> SettingsArguments {
         SettingsArguments {
             layout: self.layout.clone(),
+            toward: self.toward.clone(),
+            control: self.control.clone(),
             address: self.address.clone(),
             ..self.directory.settings()
         }

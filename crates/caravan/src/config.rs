@@ -35,6 +35,9 @@ pub use addresses::Addresses;
 
 const DEFAULT_DIRECTORY: &str = "./caravan-data";
 
+/// Says that collections are, or go, into the data directory, where the file of a layout could stand.
+const DIRECTORY_WORD: &str = "embedded";
+
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
 
 const VARIABLE_PREFIX: &str = "CARAVAN_";
@@ -63,6 +66,10 @@ pub struct Config {
     pub shards: Option<u16>,
     /// `None`: everything in the data directory.
     pub layout: Option<PathBuf>,
+    /// The layout that collections are being moved to, or `embedded` for the data directory: its shards are opened as well.
+    pub toward: Option<PathBuf>,
+    /// The layout whose control shard keeps the map, or `embedded` for the data directory, if it is not `layout`.
+    pub control: Option<PathBuf>,
     pub addresses: Addresses,
     /// What this process is called among those that serve the same layout. `None`: by
     /// the machine's name and the process's number.
@@ -83,6 +90,8 @@ impl Default for Config {
             log: LogWish::default(),
             shards: None,
             layout: None,
+            toward: None,
+            control: None,
             addresses: Addresses::default(),
             process: None,
             shop: Settings::default(),
@@ -126,14 +135,39 @@ impl Config {
                 .map_err(|why| anyhow!("{flag}: {why}"))?;
             layers.check(&flag)?;
         }
-        let config = layers.config()?;
+        let config = layers.config()?.settled();
         config.check()?;
         Ok(config)
+    }
+
+    /// The data directory may be said in two ways where it is meant anyway.
+    fn settled(mut self) -> Config {
+        self.layout = self.layout.filter(|layout| !is_directory(layout));
+        if self.layout.is_none() {
+            self.control = self.control.filter(|control| !is_directory(control));
+        }
+        self
+    }
+
+    /// The layout that is served: its file, or the word for the data directory.
+    pub fn here(&self) -> &Path {
+        self.layout.as_deref().unwrap_or(Path::new(DIRECTORY_WORD))
+    }
+
+    /// Whether no layout file has a part in this.
+    pub fn is_directory_alone(&self) -> bool {
+        self.layout.is_none() && self.toward.is_none() && self.control.is_none()
     }
 
     /// The settings as a file that could be given with `--config`, but for passwords.
     pub fn text(&self) -> String {
         toml::to_string(&keys::table(self)).expect("a table of texts and numbers is TOML")
+    }
+
+    /// Whether the data directory is one of the layouts.
+    fn has_directory(&self) -> bool {
+        let mut others = [&self.toward, &self.control].into_iter().flatten();
+        self.layout.is_none() || others.any(|other| is_directory(other))
     }
 
     pub fn process(&self) -> ProcessName {
@@ -149,12 +183,17 @@ impl Config {
             );
         }
         ensure!(
-            self.layout.is_none() || self.shards.is_none(),
+            self.has_directory() || self.shards.is_none(),
             "shards is for the data directory alone: with a layout, that says which there are"
         );
         ensure!(
-            self.layout.is_some() || self.addresses.is_empty(),
+            !self.is_directory_alone() || self.addresses.is_empty(),
             "addresses are of a layout's shards: give the layout too, with --layout FILE"
+        );
+        ensure!(
+            self.layout.is_some() || !self.toward.as_deref().is_some_and(is_directory),
+            "everything is in {} already: name the layout that it comes from with --layout FILE, or one that it goes to with --toward FILE",
+            self.data.display()
         );
         self.addresses.by_shard()?;
         self.router
@@ -165,6 +204,11 @@ impl Config {
         self.upkeep.check()?;
         self.ops.check()
     }
+}
+
+/// Whether the data directory is meant, and no file.
+pub fn is_directory(layout: &Path) -> bool {
+    layout == Path::new(DIRECTORY_WORD)
 }
 
 /// What the machine is called, if it says so.
@@ -303,6 +347,8 @@ fn flag_settings(flags: &SettingsArguments) -> Result<Vec<(String, String, Strin
         ("listen", flags.listen.clone()),
         ("log", flags.log.clone()),
         ("layout", flags.layout.clone()),
+        ("toward", flags.toward.clone()),
+        ("control", flags.control.clone()),
         (
             "addresses",
             (!flags.address.is_empty()).then(|| flags.address.join(" ")),

@@ -13,8 +13,8 @@ pub fn show(config: &Config, out: &mut dyn Write) -> Result<()> {
     runtime()?.block_on(async {
         let shards = open(config).await?;
         let mut rows = vec![["shard", "term", "phase"].map(str::to_owned)];
-        for shard in shards.history_sources() {
-            let name = shop_service::archive_feed_name(&shard);
+        for (shard, _) in shards.history_sources() {
+            let name = shop_service::archive_feed_name(shard);
             let progress = feed::progress(shards.control.as_ref(), &name).await?;
             let (term, phase) = match &progress {
                 Some(progress) => (progress.term.to_string(), described(progress)),
@@ -30,8 +30,15 @@ pub fn show(config: &Config, out: &mut dyn Write) -> Result<()> {
 pub fn rebuild(config: &Config, out: &mut dyn Write) -> Result<()> {
     runtime()?.block_on(async {
         let shards = open(config).await?;
-        for shard in shards.history_sources() {
-            let name = shop_service::archive_feed_name(&shard);
+        for (shard, _) in shards.history_sources() {
+            let name = shop_service::archive_feed_name(shard);
+            // Of the layout that is moved to: it looks at everything by itself when it begins.
+            let never_ran = feed::progress(shards.control.as_ref(), &name)
+                .await?
+                .is_none();
+            if never_ran && shards.histories.len() > 1 {
+                continue;
+            }
             feed::ask_rebuild(shards.control.as_ref(), &name).await?;
             writeln!(
                 out,
@@ -45,7 +52,7 @@ pub fn rebuild(config: &Config, out: &mut dyn Write) -> Result<()> {
 async fn open(config: &Config) -> Result<Shards> {
     let shards = Shards::open(config).await?;
     ensure!(
-        shards.history.is_some(),
+        !shards.histories.is_empty(),
         "there is no order history: name a layout that has one with --layout"
     );
     Ok(shards)

@@ -48,7 +48,7 @@ pub fn history(config: &Config, out: &mut dyn Write) -> Result<()> {
 
 pub fn watch(config: &Config, out: &mut dyn Write) -> Result<()> {
     ensure!(
-        config.layout.is_some(),
+        !shards::keeps_map_in_directory(config)?,
         "a data directory lets one process in, and nothing changes beside it: watch a layout's shop with --layout FILE"
     );
     shards::runtime()?.block_on(async {
@@ -68,7 +68,7 @@ async fn observed(
     control: Arc<dyn ControlStore>,
 ) -> Result<(Vec<LeaseSeen>, Duration)> {
     let world = Arc::new(RealWorld::new());
-    let mut judge = LeaseJudge::new(control, world.clone(), &config.router);
+    let judge = LeaseJudge::new(control, world.clone(), &config.router);
     let first = judge.look().await?;
     if first.iter().all(|lease| lease.standing != Standing::Live) {
         return Ok((Vec::new(), Duration::ZERO));

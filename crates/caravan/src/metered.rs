@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use engine_api::{
-    Aged, Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained, Maintenance,
-    MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage,
-    Seal, SharedRecord, Stray, StrayEnd, StrayPage, StraySearch, Timestamp, WriteContext,
+    Aged, Capabilities, Change, Condemned, Engine, EngineError, Fence, JournalPage, Maintained,
+    Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan,
+    ScanPage, Seal, SharedRecord, Stray, StrayEnd, StrayPage, StraySearch, Timestamp, WriteContext,
 };
 use engine_embedded::EmbeddedEngine;
 
@@ -26,6 +26,7 @@ pub enum Operation {
     Maintain,
     FindStrays,
     MendStray,
+    Forget,
 }
 
 /// Upper bounds of the latency's buckets, in microseconds; one more has no bound.
@@ -51,7 +52,7 @@ pub struct Meter {
 }
 
 impl Operation {
-    pub const ALL: [Operation; 12] = [
+    pub const ALL: [Operation; 13] = [
         Operation::Apply,
         Operation::ApplyTogether,
         Operation::Get,
@@ -64,6 +65,7 @@ impl Operation {
         Operation::Maintain,
         Operation::FindStrays,
         Operation::MendStray,
+        Operation::Forget,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -80,6 +82,7 @@ impl Operation {
             Operation::Maintain => "maintain",
             Operation::FindStrays => "find_strays",
             Operation::MendStray => "mend_stray",
+            Operation::Forget => "forget",
         }
     }
 }
@@ -250,6 +253,24 @@ impl Engine for Metered {
     async fn restore(&self, image: Record, context: WriteContext) -> Result<Outcome, EngineError> {
         let work = self.engine.restore(image, context);
         self.timed(Operation::Apply, work).await
+    }
+
+    async fn condemn(
+        &self,
+        keys: &[RecordKey],
+        context: WriteContext,
+    ) -> Result<Vec<Condemned>, EngineError> {
+        let work = self.engine.condemn(keys, context);
+        self.timed(Operation::Forget, work).await
+    }
+
+    async fn forget(
+        &self,
+        condemned: &[Condemned],
+        context: WriteContext,
+    ) -> Result<u64, EngineError> {
+        let work = self.engine.forget(condemned, context);
+        self.timed(Operation::Forget, work).await
     }
 
     async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {

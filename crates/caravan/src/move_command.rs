@@ -4,6 +4,7 @@
 mod certifying;
 mod counter;
 mod grouping;
+mod layouts;
 mod planning;
 mod showing;
 mod watching;
@@ -15,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use ops_api::{Asked, Request};
 use serde_json::{Value, json};
 
-use crate::arguments::{MoveCommand, NamedMoves};
+use crate::arguments::{LayoutMoveCommand, MoveCommand, NamedMoves};
 use crate::ops::{Entry, Seen};
 pub use counter::{Counter, Need};
 
@@ -43,6 +44,12 @@ async fn carry_out(command: &MoveCommand, out: &mut dyn Write) -> Result<ExitCod
     match command {
         MoveCommand::Plan { moved } => planning::plan(moved, out).await?,
         MoveCommand::Start { moved, time } => planning::start(moved, time, out).await?,
+        MoveCommand::Layout(LayoutMoveCommand::Plan { moved, json }) => {
+            layouts::plan(moved, Format::of(json), out).await?;
+        }
+        MoveCommand::Layout(LayoutMoveCommand::Start { moved }) => {
+            layouts::start(moved, out).await?;
+        }
         MoveCommand::Status(named) => {
             let counter = Counter::open(&named.place, Need::Look).await?;
             let moves = grouping::named(&counter, &named.which).await?;
@@ -66,13 +73,14 @@ async fn carry_out(command: &MoveCommand, out: &mut dyn Write) -> Result<ExitCod
         MoveCommand::Resume(named) => ask(named, Asked::Resume {}, out).await?,
         MoveCommand::Throttle {
             named,
-            records_per_s,
+            most,
             reason,
         } => {
-            let (records_per_s, reason) = (*records_per_s, reason.clone());
             let asked = Asked::Throttle {
-                records_per_s,
-                reason,
+                records_per_s: most.records_per_s,
+                bytes_per_s: most.bytes_per_s,
+                p99_ms_max: most.p99_ms_max,
+                reason: reason.clone(),
             };
             ask(named, asked, out).await?;
         }
@@ -88,7 +96,13 @@ async fn carry_out(command: &MoveCommand, out: &mut dyn Write) -> Result<ExitCod
             ask(named, Asked::Cutover { when }, out).await?;
         }
         MoveCommand::Rollback(named) => ask(named, Asked::Rollback {}, out).await?,
-        MoveCommand::Complete(named) => ask(named, Asked::Complete {}, out).await?,
+        MoveCommand::Complete { named, grace, keep } => {
+            let grace = match keep {
+                true => Some("keep".to_owned()),
+                false => grace.clone(),
+            };
+            ask(named, Asked::Complete { grace }, out).await?;
+        }
         MoveCommand::Abort(named) => ask(named, Asked::Abort {}, out).await?,
         MoveCommand::Certificate(wish) => return certifying::show(wish, out).await,
     }

@@ -32,9 +32,9 @@ pub fn run(config: &Config, wish: &ReconcileArguments, out: &mut dyn Write) -> R
         .context("the program cannot start its threads: check the limits of this user")?;
     let course = runtime.block_on(async {
         // Nobody reconciles a directory by making it.
-        let mut shards = match &config.layout {
-            Some(_) => Shards::open(config).await?,
-            None => Shards::open_existing(&config.data).await?,
+        let mut shards = match config.is_directory_alone() {
+            false => Shards::open(config).await?,
+            true => Shards::open_existing(&config.data).await?,
         };
         let course = reconcile(config, wish, &shards).await;
         shards.leave().await;

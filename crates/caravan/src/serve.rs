@@ -42,9 +42,11 @@ use crate::sample::{Presence, Sample};
 use crate::secrets;
 use crate::shards::{LateShards, Shards};
 use late::Late;
-use moves::Moves;
+use moves::{Moves, ShopRequests};
 use signals::Stop;
 use tasks::Tasks;
+
+use upkeep::Needs;
 
 pub use moves::MoveSettings;
 pub use upkeep::Upkeep;
@@ -157,12 +159,21 @@ async fn serve(
     for (_, feed) in feeds {
         tasks.feed(feed);
     }
-    tasks.moves(Moves::new(config, shards, world.clone(), move_figures)?);
+    let (needs, pressure) = (
+        Arc::new(Needs::default()),
+        Arc::new(ShopRequests(app.clone())),
+    );
+    tasks.moves(Moves::new(
+        config,
+        shards,
+        world.clone(),
+        move_figures,
+        needs.clone(),
+        pressure,
+    )?);
     // A layout's own commands work on its servers; a directory's have to find this process.
-    let _told = match config.layout {
-        Some(_) => None,
-        None => Some(ops.tell(&config.data)?),
-    };
+    let directory = shards.directory.as_deref();
+    let _told = directory.map(|directory| ops.tell(directory)).transpose()?;
     tasks.operators(ops, OwnDesk::of_shards(shards, config, world.clone()));
     if let Some(late) = &shards.late {
         tasks.late(Late {
@@ -172,13 +183,8 @@ async fn serve(
             world: world.clone(),
         });
     }
-    let upkeep = config.upkeep.clone();
-    tasks.spawn(tasks::maintain(
-        shards.engines.clone(),
-        world,
-        upkeep,
-        counts,
-    ));
+    let (engines, upkeep) = (shards.engines.clone(), config.upkeep.clone());
+    tasks.spawn(tasks::maintain(engines, world, upkeep, needs, counts));
     let note = match presence {
         Presence::Written => ", sample: written now",
         Presence::Found => ", sample: there",
@@ -205,13 +211,12 @@ async fn serve(
 /// One for each shard that may keep live orders, if finished ones are kept apart.
 fn feeds(shop: &Shop, shards: &Shards) -> Result<Vec<(ShardName, Feed)>> {
     let mut feeds = Vec::new();
-    for name in shards.history_sources() {
-        let source = shards.engines.all()[&name].clone();
+    for (name, history) in shards.history_sources() {
+        let source = shards.engines.all()[name].clone();
         let control = shards.control.clone();
         let limits = feed::Limits::default();
-        if let Some(feed) = archive_feed(shop, &name, source, control, limits) {
-            feeds.push((name, feed?));
-        }
+        let feed = archive_feed(shop, history, name, source, control, limits)?;
+        feeds.push((name.clone(), feed));
     }
     Ok(feeds)
 }

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use engine_api::{ControlStore, Engine, RealWorld, Scan, World};
 use layout::Scope;
 use router::{LeaseJudge, Map, MapKeeper, ShardName, Standing};
@@ -19,7 +19,7 @@ use crate::arguments::{AddedShard, PlaceArguments, ShardCommand};
 use crate::config::Config;
 use crate::move_command::{self, Format};
 use crate::secrets;
-use crate::shards::{Listed, Plan, Roster, Spot};
+use crate::shards::{self, Deployment, Listed, Roster, Spot};
 use crate::text::columns;
 
 /// How long the processes are waited for after a shard was added; they look every second.
@@ -30,7 +30,8 @@ pub fn run(command: &ShardCommand, out: &mut dyn Write) -> Result<()> {
     move_command::runtime()?.block_on(async {
         match command {
             ShardCommand::List { place, json } => {
-                let on_servers = Config::load(&place.settings())?.layout.is_some();
+                let config = Config::load(&place.settings())?;
+                let on_servers = !shards::keeps_map_in_directory(&config)?;
                 match (on_servers, json) {
                     (true, false) => list(place, out).await,
                     (true, true) => list_json(place, out).await,
@@ -49,22 +50,23 @@ pub fn run(command: &ShardCommand, out: &mut dyn Write) -> Result<()> {
 /// One layout on servers, as its control store has it.
 struct Desk {
     config: Config,
-    plan: Plan,
+    deployment: Deployment,
     control: Arc<dyn ControlStore>,
 }
 
 impl Desk {
     async fn open(place: &PlaceArguments) -> Result<Desk> {
         let config = Config::load(&place.settings())?;
-        let file = config.layout.clone();
-        let file = file.context(
-            "shards are named where a layout has them on servers: name one with --layout FILE",
-        )?;
-        let plan = Plan::of(&config, &file)?;
-        let (_, control) = plan.open_control().await?;
+        ensure!(
+            !config.is_directory_alone(),
+            "shards are named where a layout has them on servers: name one with --layout FILE"
+        );
+        let file = config.here().to_owned();
+        let deployment = Deployment::open(&config, &file).await?;
+        let control = deployment.control.store.clone();
         Ok(Desk {
             config,
-            plan,
+            deployment,
             control,
         })
     }
@@ -85,16 +87,20 @@ impl Desk {
     /// Every shard with its engine and its place.
     async fn all(&self) -> Result<Vec<(ShardName, Listed, Origin)>> {
         let mut all = Vec::new();
-        for (name, engine) in self.plan.shards() {
-            let address = self.plan.address(name).unwrap_or_default();
-            let listed = Listed {
-                engine: engine.clone(),
-                address: secrets::with_credentials(&address, None),
-            };
-            all.push((name.clone(), listed, Origin::Layout));
+        for plan in &self.deployment.plans {
+            for (name, engine) in &plan.shards {
+                let address = plan.address(name).unwrap_or_default();
+                let listed = Listed {
+                    layout: plan.layout.name.clone(),
+                    engine: engine.clone(),
+                    address: secrets::with_credentials(&address, None),
+                };
+                all.push((plan.called(name), listed, Origin::Layout));
+            }
         }
+        let in_files = self.deployment.names();
         for (name, listed) in self.roster().await?.shards() {
-            if !self.plan.shards().contains_key(name) {
+            if !in_files.contains(name) {
                 all.push((name.clone(), listed.clone(), Origin::Added));
             }
         }
@@ -176,12 +182,14 @@ async fn add(wish: &AddedShard, name: &str, engine: &str, out: &mut dyn Write) -
     let name = ShardName::new(name)?;
     let (address, place) = own_address(&name, &wish.place)?;
     let desk = Desk::open(&place).await?;
-    let kind = desk.plan.kind(engine)?;
+    let here = desk.deployment.here();
+    let kind = here.kind(engine)?;
     ensure!(
-        !desk.plan.shards().contains_key(&name),
+        !desk.deployment.names().contains(&name),
         "the layout has a shard {name} itself: choose another name"
     );
     let listed = Listed {
+        layout: here.layout.name.clone(),
         engine: engine.to_owned(),
         address: secrets::with_credentials(&address, None),
     };
@@ -192,13 +200,13 @@ async fn add(wish: &AddedShard, name: &str, engine: &str, out: &mut dyn Write) -
     desk.roster().await?.with(&name, &listed)?;
     let spot = Spot::of(kind, &listed.address);
     for (other, known, _) in desk.all().await? {
-        let same = other != name && known.engine == listed.engine;
+        let same = other != name && desk.deployment.share_tables(&known, &listed);
         ensure!(
             !(same && Spot::of(kind, &known.address).meets(&spot)),
             "{other} is there already: two shards in one place would overwrite each other"
         );
     }
-    let opened = desk.plan.open_at(&name, engine, &address).await?;
+    let opened = here.open_at(&name, engine, &address).await?;
     is_empty(&name, opened.engine.as_ref()).await?;
     let control = desk.control.as_ref();
     Roster::change(control, |roster| roster.with(&name, &listed)).await?;
@@ -248,7 +256,7 @@ async fn is_empty(name: &ShardName, engine: &dyn Engine) -> Result<()> {
 /// Waits a moment for the processes that serve, and says who has it open.
 async fn told_by_everybody(desk: &Desk, name: &ShardName, out: &mut dyn Write) -> Result<()> {
     let world = RealWorld::new();
-    let mut judge = desk.judge();
+    let judge = desk.judge();
     loop {
         let mut leases = judge.look().await?;
         leases.retain(|lease| lease.standing == Standing::Live);
@@ -287,6 +295,7 @@ mod tests {
                 config: None,
             },
             layout: None,
+            control: None,
         };
         let both = place(&["shard-1=mongodb://a", "shard-3=mongodb://b/?x=y"]);
         let (own, rest) = own_address(&name, &both).unwrap();

@@ -13,12 +13,14 @@
 //! A shard that was added later has no keys, and is in no map, until a move brings it some.
 
 mod deployed;
+mod deployment;
 mod embedded;
 mod growing;
 mod late;
+mod mark;
 mod roster;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -39,7 +41,8 @@ use crate::config::Config;
 use crate::faults;
 use crate::metered::Metered;
 
-pub use deployed::{Plan, Spot};
+pub use deployed::{Plan, Spot, keeps_map_in_directory, uses_directory};
+pub use deployment::{Deployment, plans};
 pub use growing::{Ground, OpenShards};
 pub use late::{LOOK_EVERY as LATE_LOOK_EVERY, LateShards};
 pub use roster::{Listed, Roster};
@@ -61,12 +64,38 @@ pub struct Shards {
     pub late: Option<LateShards>,
     /// Where the map stands.
     pub control: Arc<dyn ControlStore>,
-    /// Where finished orders go, if the layout keeps them apart.
-    pub history: Option<OrderHistory>,
+    /// The data directory that this process has, as a whole or for some shards.
+    pub directory: Option<PathBuf>,
+    /// This layout and the one that it moves to, if it does.
+    pub layouts: Option<Arc<Layouts>>,
+    /// Where finished orders go, in layouts that keep them apart.
+    pub histories: Vec<OrderHistory>,
+    /// The shards that finished orders come from, each with the layout whose history they go to.
+    history_sources: Vec<(ShardName, String)>,
     /// How old the layout lets answers be.
     policies: Policies,
     /// Keeps the lease, where other processes may serve the same shards.
     keeping: Option<JoinHandle<()>>,
+}
+
+/// What moves of whole collections are judged by.
+pub struct BothLayouts {
+    pub control: Arc<dyn ControlStore>,
+    pub engines: BTreeMap<ShardName, Arc<dyn Engine>>,
+    pub layouts: Arc<Layouts>,
+}
+
+/// A layout, and the one that its collections move to.
+#[derive(Debug)]
+pub struct Layouts {
+    pub here: Layout,
+    pub toward: Layout,
+    /// Where the other layout has each collection.
+    pub placements: BTreeMap<Collection, CollectionMap>,
+    /// The shards that are folders, by the names that the map has for them.
+    pub folders: BTreeSet<ShardName>,
+    /// The shards that keep finished orders, by their layouts.
+    pub histories: BTreeMap<String, ShardName>,
 }
 
 /// One shard, and its control store if it has one.
@@ -78,9 +107,9 @@ pub struct Opened {
 impl Shards {
     /// What the settings name: a layout's shards, or the data directory alone.
     pub async fn open(config: &Config) -> Result<Shards> {
-        match &config.layout {
-            Some(file) => deployed::open(config, file).await,
-            None => Shards::open_or_make(&config.data, config.shards, config.router.clone()).await,
+        match config.is_directory_alone() {
+            false => deployed::open(config, config.here()).await,
+            true => Shards::open_or_make(&config.data, config.shards, config.router.clone()).await,
         }
     }
 
@@ -105,9 +134,9 @@ impl Shards {
 
     /// The control store of what the settings name, of a layout's shards alone that one.
     pub async fn control(config: &Config) -> Result<Arc<dyn ControlStore>> {
-        match &config.layout {
-            Some(file) => deployed::open_control(config, file).await,
-            None => Ok(Shards::open_existing(&config.data).await?.control),
+        match config.is_directory_alone() {
+            false => deployed::open_control(config, config.here()).await,
+            true => Ok(existing(&config.data).await?.0),
         }
     }
 
@@ -116,19 +145,17 @@ impl Shards {
         config: &Config,
         between: &[&ShardName],
     ) -> Result<(Arc<dyn ControlStore>, BTreeMap<ShardName, Arc<dyn Engine>>)> {
-        let file = config.layout.as_deref();
-        let file = file.context("a move is judged on a layout: name one with --layout FILE")?;
-        deployed::open_between(config, file, between).await
+        deployed::open_between(config, config.here(), between).await
+    }
+
+    /// Everything of the layout and of the one that it moves to, to judge moves of whole collections; no lease is taken.
+    pub async fn both_layouts(config: &Config) -> Result<BothLayouts> {
+        deployed::open_both(config, config.here()).await
     }
 
     /// Opens a directory that has a map already; makes nothing.
     pub async fn open_existing(directory: &Path) -> Result<Shards> {
-        refuse_unmade(directory)?;
-        let shown = directory.display();
-        let engine = open_shard(directory, &shard_name(1))?;
-        let Some(map) = MapKeeper::new(engine.clone()).load().await? else {
-            bail!("{shown} has no map yet: complete it with caravan serve --data {shown}");
-        };
+        let (engine, map) = existing(directory).await?;
         Shards::over_map(directory, engine, &map, Limits::default()).await
     }
 
@@ -139,17 +166,13 @@ impl Shards {
         map: &Map,
         limits: Limits,
     ) -> Result<Shards> {
+        refuse_others(directory, map)?;
+        refuse_lost(directory, map)?;
         let mut engines = BTreeMap::from([(shard_name(1), first.clone())]);
         for name in map.shards() {
             if engines.contains_key(name) {
                 continue;
             }
-            let path = directory.join(name.as_str());
-            ensure!(
-                path.is_dir(),
-                "the map names shard {name}, but {} is missing: restore it from a copy",
-                path.display()
-            );
             engines.insert(name.clone(), open_shard(directory, name)?);
         }
         for number in growing::found(directory)? {
@@ -172,6 +195,9 @@ impl Shards {
             let name = shard_name(number);
             engines.insert(name.clone(), open_shard(directory, &name)?);
         }
+        for (name, engine) in &engines {
+            deployment::refuse_second_shop(name, engine.as_ref(), directory).await?;
+        }
         let names: Vec<ShardName> = (1..=count).map(shard_name).collect();
         let map = first_map(&names).noted(RealWorld::new().now(), "the first map");
         match MapKeeper::new(first.clone()).publish(&map).await {
@@ -191,16 +217,16 @@ impl Shards {
     ) -> Result<Shards> {
         let metered = |(name, engine)| (name, Arc::new(Metered::embedded(engine)));
         let engines = engines.into_iter().map(metered).collect();
-        let mut shards = Shards::route(first, engines, None, limits, MapView::ThisProcess).await?;
+        let mut shards = Shards::route(first, engines, limits, MapView::ThisProcess).await?;
         let (router, open) = (shards.router.clone(), shards.engines.clone());
         shards.ground = Some(Ground::new(directory, router, open));
+        shards.directory = Some(directory.to_owned());
         Ok(shards)
     }
 
     async fn route(
         control: Arc<dyn ControlStore>,
         engines: BTreeMap<ShardName, Arc<Metered>>,
-        history: Option<OrderHistory>,
         limits: Limits,
         map_view: MapView,
     ) -> Result<Shards> {
@@ -224,7 +250,10 @@ impl Shards {
             ground: None,
             late: None,
             control,
-            history,
+            directory: None,
+            layouts: None,
+            histories: Vec::new(),
+            history_sources: Vec::new(),
             policies: Policies::default(),
             keeping,
         })
@@ -238,22 +267,16 @@ impl Shards {
             settings,
         })
         .with_policies(self.policies.clone());
-        match &self.history {
-            Some(history) => shop.with_history(history.clone()),
-            None => shop,
-        }
+        let histories = self.histories.iter().cloned();
+        histories.fold(shop, Shop::with_history)
     }
 
-    /// The shards that finished orders come from; none without a history.
-    pub fn history_sources(&self) -> Vec<ShardName> {
-        let Some(history) = &self.history else {
-            return Vec::new();
-        };
-        let engines = self.engines.all().into_iter();
-        engines
-            .filter(|(name, engine)| name != history.shard() && keeps_orders(engine))
-            .map(|(name, _)| name)
-            .collect()
+    /// The shards that finished orders come from, each with the history that they go to.
+    pub fn history_sources(&self) -> impl Iterator<Item = (&ShardName, &OrderHistory)> {
+        self.history_sources.iter().filter_map(|(shard, layout)| {
+            let of_layout = |history: &&OrderHistory| history.layout() == Some(layout);
+            Some((shard, self.histories.iter().find(of_layout)?))
+        })
     }
 
     /// Lets the lease go, if there is one. Nothing may be asked of the shards afterwards.
@@ -336,6 +359,35 @@ fn check_count(directory: &Path, found: usize, count: Option<u16>) -> Result<()>
     }
 }
 
+/// The first shard of a directory that was made, and the map that it keeps.
+async fn existing(directory: &Path) -> Result<(Arc<EmbeddedEngine>, Arc<Map>)> {
+    refuse_unmade(directory)?;
+    let shown = directory.display();
+    let engine = open_shard(directory, &shard_name(1))?;
+    match MapKeeper::new(engine.clone()).load().await? {
+        Some(map) => {
+            refuse_lost(directory, &map)?;
+            Ok((engine, map))
+        }
+        None => bail!("{shown} has no map yet: complete it with caravan serve --data {shown}"),
+    }
+}
+
+/// Refuses a directory without a folder that its map names. Opening it would make an empty one.
+fn refuse_lost(directory: &Path, map: &Map) -> Result<()> {
+    let own = layout::embedded().name;
+    let standing = map.collections.values().filter(|it| it.layout == own);
+    for name in standing.flat_map(CollectionMap::shards) {
+        let path = directory.join(name.as_str());
+        ensure!(
+            path.is_dir(),
+            "the map names shard {name}, but {} is missing: restore it from a copy",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
 /// Refuses a directory that caravan has not made.
 pub fn refuse_unmade(directory: &Path) -> Result<()> {
     let advice = "name one with --data, or make one with caravan serve --sample";
@@ -347,6 +399,20 @@ pub fn refuse_unmade(directory: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a directory that keeps the map of what was moved away from it.
+fn refuse_others(directory: &Path, map: &Map) -> Result<()> {
+    let own = layout::embedded().name;
+    let mut collections = map.collections.iter();
+    match collections.find(|(_, standing)| standing.layout != own) {
+        Some((collection, standing)) => bail!(
+            "{collection} of {} are kept by layout {}: serve with that, as --layout FILE --control embedded, or with --toward FILE while others are still here",
+            directory.display(),
+            standing.layout
+        ),
+        None => Ok(()),
+    }
+}
+
 /// Refuses a directory that someone else uses, before anything is made in it.
 fn refuse_foreign(directory: &Path) -> Result<()> {
     let path: PathBuf = directory.to_owned();
@@ -356,7 +422,10 @@ fn refuse_foreign(directory: &Path) -> Result<()> {
         Err(source) => return Err(engine_embedded::OpenError::Io { path, source }.into()),
     };
     let first = shard_name(1);
-    let holds_something = entries.next().is_some();
+    // A mark is made before anything else is.
+    let is_ours = |name: &std::ffi::OsStr| name.to_str().is_some_and(|it| it == mark::FILE);
+    let holds_something =
+        entries.any(|entry| !entry.is_ok_and(|entry| is_ours(&entry.file_name())));
     ensure!(
         !holds_something || path.join(first.as_str()).is_dir(),
         "{} holds files but no {first}: choose an empty directory or one made by caravan",
@@ -364,3 +433,6 @@ fn refuse_foreign(directory: &Path) -> Result<()> {
     );
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -580,7 +580,7 @@ fn a_shard_without_an_address_or_a_server_is_named_with_what_to_do() {
     refused(
         &["--layout", hybrid],
         "nobody says where that is",
-        "--address cassandra=HOST:9042",
+        "--address mongo=mongodb://HOST:27017",
     );
     let nobody = ["cassandra=127.0.0.1:1", "mongo=mongodb://127.0.0.1:1"];
     refused(
@@ -592,8 +592,8 @@ fn a_shard_without_an_address_or_a_server_is_named_with_what_to_do() {
             "--address",
             nobody[1],
         ],
-        "shard cassandra: no server answered",
-        "check addresses and servers",
+        "shard mongo: no server answers at 127.0.0.1:1",
+        "start the replica set, or correct the address",
     );
     refused(
         &["--layout", hybrid, "--address", "mongo"],

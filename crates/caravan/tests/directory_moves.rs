@@ -112,7 +112,10 @@ impl Place {
         let reached = self.wait_until(name, |status| {
             if status["phase"] == from && status["wish"].is_null() {
                 // Refused if it is not ready any more since we looked.
-                let asked = self.caravan(&["move", wish, "--name", name]);
+                // Nobody waits for a grace here.
+                let grace = ["--grace", "0s"].into_iter().filter(|_| wish == "complete");
+                let asked = ["move", wish, "--name", name];
+                let asked = self.caravan(&asked.into_iter().chain(grace).collect::<Vec<_>>());
                 assert!(asked.is_ok(), "{asked:?}");
             }
             status["phase"] == to
@@ -226,7 +229,10 @@ impl Place {
         self.bring("orders-1", "cutover", "ready", "settling")?;
         self.kill_and_start()?;
         for name in ["carts-2", "orders-1"] {
-            self.bring(name, "complete", "settling", "completed")?;
+            self.bring(name, "complete", "settling", "cleaned up")?;
+            let status = self.wait_until(name, |status| status["ended"] == true)?;
+            let removed = status["shown"]["records_removed"].as_u64();
+            ensure!(removed > Some(0), "nothing was removed: {status:#}");
             self.succeeds(&["move", "certificate", "--verify", "--name", name])?;
         }
         Ok(())
@@ -240,7 +246,8 @@ impl Place {
             all.find(|entry| entry["what"] == what)
                 .map_or(&Value::Null, |entry| &entry["outcome"])
         };
-        for what in ["add a shard", "rollback carts-1", "throttle carts-2"] {
+        let unthrottled = "throttle carts-2: as fast as both sides allow";
+        for what in ["add a shard", "rollback carts-1", unthrottled] {
             ensure!(outcome(what) == "done", "{what}: {text}");
         }
         let refused = outcome("complete carts-1").as_str().unwrap_or_default();

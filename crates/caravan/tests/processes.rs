@@ -125,7 +125,7 @@ impl Place {
         let next = next.noted(RealWorld::new().now(), reason);
         keeper.publish(&next).await.unwrap();
         let world = Arc::new(RealWorld::new());
-        let mut judge = LeaseJudge::new(self.control().await, world, &Limits::default());
+        let judge = LeaseJudge::new(self.control().await, world, &Limits::default());
         judge.wait_for(next.generation, PATIENCE).await.unwrap();
     }
 }
@@ -295,10 +295,5 @@ fn a_map_that_cannot_be_looked_at_gets_one_sentence() {
         "mongo=mongodb://127.0.0.1:1/?replicaSet=x",
     ];
     check(&silent, "shard mongo", "127.0.0.1:1");
-    check(
-        &["show", "--layout", hybrid, "--data", "d"],
-        "--data",
-        "--help",
-    );
     check(&["list"], "list", "--help");
 }

@@ -8,6 +8,7 @@ use std::fs;
 use std::process::Output;
 
 use support::{Server, command};
+use testbed::{Members, required_or_skip};
 
 const SECRET: &str = "Kolobok";
 
@@ -90,7 +91,11 @@ fn errors_name_the_shard_and_not_its_password() {
     }
     let nobody = format!("cassandra://shop:{SECRET}@127.0.0.1:1");
     let nowhere = format!("cassandra://shop:{SECRET}/?x@127.0.0.1:port");
-    let elsewhere = "mongo=mongodb://127.0.0.1:1".to_owned();
+    // The map's server is asked first; it has to be there.
+    let Some(own) = required_or_skip(testbed::mongo(Members::One), "MongoDB") else {
+        return;
+    };
+    let elsewhere = format!("mongo={}", own.uri());
     let of_cassandra = |address: &str| [format!("cassandra={address}"), elsewhere.clone()];
     refused(
         &cassandra,

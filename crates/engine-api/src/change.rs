@@ -180,6 +180,17 @@ impl Change {
         }
     }
 
+    pub fn key_mut(&mut self) -> &mut RecordKey {
+        match self {
+            Change::CreateIfAbsent { key, .. }
+            | Change::ChangeIf { key, .. }
+            | Change::Patch { key, .. }
+            | Change::Remove { key, .. }
+            | Change::Stock { key, .. } => key,
+            Change::PutImage { image } => &mut image.key,
+        }
+    }
+
     /// Whether the change decides on what is stored, so that it can guard
     /// others in one commit.
     pub fn is_conditional(&self) -> bool {

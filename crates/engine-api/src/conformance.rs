@@ -59,6 +59,7 @@ mod together;
 mod writing;
 
 mod fences;
+mod forgetting;
 mod images;
 mod restoring;
 mod terms;
@@ -158,6 +159,7 @@ fn all_cases() -> impl Iterator<Item = &'static Case> {
         together::CASES,
         images::CASES,
         restoring::CASES,
+        forgetting::CASES,
         fences::CASES,
         terms::CASES,
         values::CASES,
@@ -177,7 +179,7 @@ fn all_cases() -> impl Iterator<Item = &'static Case> {
 type CaseFuture<'a> = Pin<Box<dyn Future<Output = Checked> + Send + 'a>>;
 
 struct Case {
-    /// The contract's line: E1 to E26, or CS for the control store.
+    /// The contract's line: E1 to E28, or CS for the control store.
     line: &'static str,
     /// The protocol's rules that the case holds an engine to.
     rules: &'static [&'static str],

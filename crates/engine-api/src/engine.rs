@@ -7,6 +7,7 @@ use crate::capability::Capabilities;
 use crate::change::{Change, Outcome};
 use crate::context::{Aged, Because, Freshness, MoverTerm, ReadContext, WriteContext};
 use crate::error::EngineError;
+use crate::forgetting::Condemned;
 use crate::journal::{Fence, JournalPage, Position, Seal};
 use crate::query::{Page, Query, Scan, ScanPage};
 use crate::record::{Record, RecordKey};
@@ -103,6 +104,11 @@ use crate::stray::{Stray, StrayEnd, StrayPage, StraySearch};
 /// - E26 `restore` makes a record be the given image, whatever stands there, derived rows
 ///   included, and leaves a journal entry. Only a mover may ask for it, under its term, to
 ///   repair a copy that nobody else writes.
+/// - E27 `condemn` says which records are about to be forgotten: they are read as before, and
+///   nothing is journalled. An image that is put afterwards, also one that changes nothing,
+///   takes the record out again. Only a mover may condemn and forget, under its term.
+/// - E28 `forget` removes what that very call has condemned and nobody has brought back since, parts,
+///   marks and derived rows included, and leaves neither mark nor journal entry. Fences stay.
 ///
 /// **Faults**
 /// - E23 An error other than `OutcomeUnknown` means that nothing was changed.
@@ -186,6 +192,25 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
     async fn restore(&self, _image: Record, _: WriteContext) -> Result<Outcome, EngineError> {
         Err(EngineError::Unsupported {
             what: "restore a record".to_owned(),
+        })
+    }
+
+    /// Answers those that are there. What lies between this and [`Engine::forget`] is the caller's to make sure of:
+    /// that the records are still nobody's.
+    async fn condemn(
+        &self,
+        _keys: &[RecordKey],
+        _: WriteContext,
+    ) -> Result<Vec<Condemned>, EngineError> {
+        Err(EngineError::Unsupported {
+            what: "condemn records".to_owned(),
+        })
+    }
+
+    /// Answers how many are gone by it.
+    async fn forget(&self, _condemned: &[Condemned], _: WriteContext) -> Result<u64, EngineError> {
+        Err(EngineError::Unsupported {
+            what: "forget records".to_owned(),
         })
     }
 

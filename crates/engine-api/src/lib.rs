@@ -13,6 +13,7 @@ mod control;
 mod decide;
 mod engine;
 mod error;
+mod forgetting;
 mod gate;
 mod journal;
 pub mod memory;
@@ -38,6 +39,7 @@ pub use control::{CONTROL_BYTES_MAX, ControlStore, ControlValue, SetOutcome};
 pub use decide::{Decision, GroupDecision, decide, decide_together};
 pub use engine::{Engine, Maintained, Maintenance};
 pub use error::{EngineError, Remedy};
+pub use forgetting::{CONDEMNED_RECORDS_MAX, Condemned, CondemnedRecords, validate_forgetting};
 pub use gate::{Gate, Raised};
 pub use journal::{
     ChangeKind, Fence, JOURNAL_ENTRIES_MAX, JournalEntry, JournalEvent, JournalPage, Position, Seal,

@@ -3,6 +3,7 @@
 //! One lock, ordered maps, no clock of its own. It is the yardstick for the
 //! other engines and the store of the simulation.
 
+mod forgetting;
 mod standing;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,6 +22,7 @@ use crate::control::{CONTROL_BYTES_MAX, ControlStore, ControlValue, SetOutcome};
 use crate::decide::{GroupDecision, decide_together};
 use crate::engine::{Engine, Maintained, Maintenance};
 use crate::error::EngineError;
+use crate::forgetting::{Condemned, CondemnedRecords, validate_forgetting};
 use crate::gate::{Gate, Raised};
 use crate::journal::{
     Fence, JOURNAL_ENTRIES_MAX, JournalEntry, JournalEvent, JournalPage, Position, Seal,
@@ -46,6 +48,7 @@ struct State {
     /// The number of the journal's last entry, trimmed or not.
     journal_last: u64,
     gate: Gate,
+    condemned: CondemnedRecords,
     control: BTreeMap<String, ControlValue>,
 }
 
@@ -212,6 +215,24 @@ impl Engine for MemoryEngine {
         validate(&put, &context)?;
         self.lock().restore(image, &context)
     }
+
+    async fn condemn(
+        &self,
+        keys: &[RecordKey],
+        context: WriteContext,
+    ) -> Result<Vec<Condemned>, EngineError> {
+        validate_forgetting(keys.len(), &context)?;
+        self.lock().condemn(keys, &context.authority)
+    }
+
+    async fn forget(
+        &self,
+        condemned: &[Condemned],
+        context: WriteContext,
+    ) -> Result<u64, EngineError> {
+        validate_forgetting(condemned.len(), &context)?;
+        self.lock().forget(condemned, &context.authority)
+    }
 }
 
 #[async_trait]
@@ -291,6 +312,9 @@ impl State {
         for change in changes {
             validate(change, context)?;
             self.gate.admit(change.key(), &context.authority)?;
+            if let Change::PutImage { image } = change {
+                self.condemned.spare(&image.key);
+            }
         }
         let records = &self.records;
         let stored = |key: &RecordKey| Ok(records.get(&(key.collection, key.id.clone())).cloned());
@@ -307,6 +331,7 @@ impl State {
                             revision,
                         },
                     );
+                    self.condemned.spare(&key);
                     self.records.insert((key.collection, key.id), record);
                 }
                 Ok(Outcome::Done { revision })
@@ -323,6 +348,7 @@ impl State {
             revision,
         };
         self.append(context.now, event);
+        self.condemned.spare(&key);
         self.records.insert((key.collection, key.id), image);
         Ok(Outcome::Done { revision })
     }

@@ -53,6 +53,10 @@ const FAULTS: &[(Fault, &str)] = &[
     ),
     (Fault::ForgetsInACrash, "control values survive a crash"),
     (
+        Fault::ForgetsWhatWasSaved,
+        "an image that changes nothing saves what was condemned",
+    ),
+    (
         Fault::ForgetsTheGuard,
         "a patch of an ordered cart fails its guard",
     ),
@@ -74,6 +78,7 @@ const FAULTS: &[(Fault, &str)] = &[
         "a write under an older generation is refused",
     ),
     (Fault::IgnoresTheTerm, "images of a lost term are refused"),
+    (Fault::JournalsForgetting, "forgetting leaves no entry"),
     (
         Fault::JournalsUnchangedImages,
         "an image that is not newer leaves no entry",

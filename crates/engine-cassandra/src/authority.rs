@@ -38,6 +38,7 @@ pub(crate) struct AuthorityTable {
     select_rest: Option<PreparedStatement>,
     set_header: PreparedStatement,
     drop_header: PreparedStatement,
+    set_turn: PreparedStatement,
     /// `None` where records have no parts.
     parts: Option<PartStatements>,
 }
@@ -121,6 +122,9 @@ impl AuthorityTable {
             drop_header: connection
                 .prepare(&format!("DELETE FROM {full} WHERE {header_row} IF turn = ?"))
                 .await?,
+            set_turn: connection
+                .prepare(&format!("UPDATE {full} SET turn = ? WHERE {header_row} IF turn = ?"))
+                .await?,
             key,
             shape,
             parts,
@@ -156,7 +160,7 @@ impl AuthorityTable {
         let id = record.key.id.as_str();
         // Above every turn this id ever had, also before it was forgotten: a
         // writer that slept through that must not find its own turn again.
-        let turn = (stored.turn.unwrap_or(0) + 1).max(record.header.revision.to_i64());
+        let turn = stored.next_turn().max(record.header.revision.to_i64());
         let live = record.header.content.live();
         let mut cells = vec![
             number(turn),
@@ -236,6 +240,42 @@ impl AuthorityTable {
             (&statements.patch, cells)
         };
         parts.map(bound).collect()
+    }
+
+    /// Condemns the record, if nobody has decided on it since it was read; answers the turn it has then.
+    pub async fn condemn(
+        &self,
+        connection: &Connection,
+        id: &str,
+        stored: &Stored,
+    ) -> Result<(Decided, i64), EngineError> {
+        let turn = -stored.next_turn();
+        let decided = self.set_turn(connection, id, stored, turn).await?;
+        Ok((decided, turn))
+    }
+
+    /// Takes a condemned record out again: whoever condemned it does not find its turn any more.
+    pub async fn spare(
+        &self,
+        connection: &Connection,
+        id: &str,
+        stored: &Stored,
+    ) -> Result<Decided, EngineError> {
+        let turn = stored.next_turn();
+        self.set_turn(connection, id, stored, turn).await
+    }
+
+    async fn set_turn(
+        &self,
+        connection: &Connection,
+        id: &str,
+        stored: &Stored,
+        turn: i64,
+    ) -> Result<Decided, EngineError> {
+        let mut cells = vec![number(turn)];
+        cells.extend(self.key(id));
+        cells.push(stored.turn.map(CqlValue::BigInt));
+        self.decide(connection, vec![(&self.set_turn, cells)]).await
     }
 
     /// Forgets the record altogether, if nobody has decided on it since it was read.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine_api::{
-    Aged, Capabilities, Change, Engine, EngineError, ExpiryKind, Fence, FenceKind, GuardKind,
-    JournalKind, JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page, Position, Query,
-    ReadContext, RealWorld, Record, RecordKey, Scan, ScanPage, Seal, Stock, Stray, StrayEnd,
-    StrayPage, StraySearch, Terms, Timestamp, Together, World, WriteContext, validate,
-    validate_alone,
+    Aged, Capabilities, Change, Condemned, Engine, EngineError, ExpiryKind, Fence, FenceKind,
+    GuardKind, JournalKind, JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page,
+    Position, Query, ReadContext, RealWorld, Record, RecordKey, Scan, ScanPage, Seal, Stock, Stray,
+    StrayEnd, StrayPage, StraySearch, Terms, Timestamp, Together, World, WriteContext, validate,
+    validate_alone, validate_forgetting,
 };
 use layout::{AccessPath, Collection, Role};
 use scylla::statement::Consistency;
@@ -26,7 +26,7 @@ use crate::levels::Levels;
 use crate::sampling::{SampledReads, Sampling};
 use crate::schema::{self, is_divided_by_calendar};
 use crate::servers::{Warning, durability, judge};
-use crate::{change, listing, patch, scan, stray, sweep};
+use crate::{change, forgetting, listing, patch, scan, stray, sweep};
 
 /// Carts, orders and shopper sessions in one keyspace of a Cassandra cluster.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ impl CassandraEngine {
         Ok(found)
     }
 
-    fn tables(&self, collection: Collection) -> Result<&Arc<Tables>, EngineError> {
+    pub(crate) fn tables(&self, collection: Collection) -> Result<&Arc<Tables>, EngineError> {
         let found = self
             .tables
             .iter()
@@ -318,6 +318,24 @@ impl Engine for CassandraEngine {
         let put = Change::PutImage { image };
         validate(&put, &context)?;
         change::restore(self, self.tables(put.key().collection)?, &put, &context).await
+    }
+
+    async fn condemn(
+        &self,
+        keys: &[RecordKey],
+        context: WriteContext,
+    ) -> Result<Vec<Condemned>, EngineError> {
+        validate_forgetting(keys.len(), &context)?;
+        forgetting::condemn(self, keys).await
+    }
+
+    async fn forget(
+        &self,
+        condemned: &[Condemned],
+        context: WriteContext,
+    ) -> Result<u64, EngineError> {
+        validate_forgetting(condemned.len(), &context)?;
+        forgetting::forget(self, condemned).await
     }
 
     async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {

@@ -56,6 +56,8 @@ mod scan;
 
 mod sweep;
 
+mod forgetting;
+
 mod stray;
 
 mod sampling;

@@ -25,7 +25,7 @@ async fn what_was_recorded_makes_another_order_like_the_first() {
     let recording = engine.take_recording().unwrap();
     // Read, begin, derived rows, decide, settle.
     assert_eq!(recording.requests(), 5);
-    recording.replay("second", "third").await.unwrap();
+    recording.replay(&[("second", "third")]).await.unwrap();
     let read = async |id: &str| {
         let key = key(Collection::Orders, id);
         engine.get(&key, keeper.reading()).await.unwrap().unwrap()

@@ -17,7 +17,7 @@ use engine_api::EngineError;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::checkpoint::Checkpointer;
-use crate::desk::{Care, Desk, Group, Reply, Request, Work, answer};
+use crate::desk::{Care, Desk, Group, Reply, Request, Work};
 use crate::directory::{Directory, FREE_BYTES_MIN};
 use crate::log::{Checkpointed, Log};
 use crate::segment::Sequence;
@@ -203,13 +203,9 @@ impl Working {
         care: impl IntoIterator<Item = Care>,
     ) -> GroupNumber {
         let mut settled = self.commit(before);
-        for (work, reply) in care {
+        for care in care {
             state.settle(settled);
-            let maintained = match self.progress.failure() {
-                Some(failure) => Err(failure.clone()),
-                None => state.maintain(&work),
-            };
-            let answers = vec![answer(reply, maintained)];
+            let answers = vec![care.take(&mut state, self.progress.failure().cloned())];
             settled = self.commit(state.take_group(answers, false));
         }
         state.settle(settled);

@@ -10,8 +10,8 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use engine_api::{
-    Change, EngineError, Fence, Maintained, Maintenance, MoverTerm, Outcome, Record, Seal,
-    SetOutcome, SharedRecord, Stray, StrayEnd, Timestamp, WriteContext,
+    Change, Condemned, EngineError, Fence, Maintained, Maintenance, MoverTerm, Outcome, Record,
+    RecordKey, Seal, SetOutcome, SharedRecord, Stray, StrayEnd, Timestamp, WriteContext,
 };
 use tokio::sync::oneshot;
 
@@ -61,10 +61,12 @@ pub(crate) enum Request {
         bytes: Vec<u8>,
         reply: Reply<SetOutcome>,
     },
-    Maintain {
-        work: Maintenance,
-        reply: Reply<Maintained>,
+    Condemn {
+        keys: Vec<RecordKey>,
+        context: WriteContext,
+        reply: Reply<Vec<Condemned>>,
     },
+    Care(Care),
     /// Everything into tables on disk.
     Rest {
         reply: Reply<()>,
@@ -92,7 +94,43 @@ pub(crate) enum Work {
     Care(Group, Box<State>, VecDeque<Care>),
 }
 
-pub(crate) type Care = (Maintenance, Reply<Maintained>);
+pub(crate) enum Care {
+    Maintain {
+        work: Maintenance,
+        reply: Reply<Maintained>,
+    },
+    Forget {
+        condemned: Vec<Condemned>,
+        context: WriteContext,
+        reply: Reply<u64>,
+    },
+}
+
+impl Care {
+    /// Does it, and answers when its commit is on disk. `failure` is why nothing is done any more.
+    pub(crate) fn take(self, state: &mut State, failure: Option<EngineError>) -> Answer {
+        match self {
+            Care::Maintain { work, reply } => {
+                answer(reply, unless(failure, || state.maintain(&work)))
+            }
+            Care::Forget {
+                condemned,
+                context,
+                reply,
+            } => answer(
+                reply,
+                unless(failure, || state.forget(&condemned, &context)),
+            ),
+        }
+    }
+
+    fn refuse(self, failure: EngineError) -> Answer {
+        match self {
+            Care::Maintain { reply, .. } => answer(reply, Err(failure)),
+            Care::Forget { reply, .. } => answer(reply, Err(failure)),
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Desk {
@@ -227,12 +265,12 @@ impl Place {
         let refusal = failure.or(self.refusal.as_ref()).cloned();
         let answer = match request {
             // A full disk does not refuse it: it is what helps.
-            Request::Maintain { work, reply } => match failure.cloned() {
+            Request::Care(care) => match failure.cloned() {
                 None => {
-                    self.care.push_back((work, reply));
+                    self.care.push_back(care);
                     return None;
                 }
-                failure => answer(reply, refused(failure)),
+                Some(failure) => care.refuse(failure),
             },
             Request::Rest { reply } => {
                 self.rests = true;
@@ -295,7 +333,12 @@ fn judge(state: &mut State, request: Request, refusal: Option<EngineError>) -> A
             reply,
             unless(refusal, || state.compare_and_set(&name, expected, bytes)),
         ),
-        Request::Maintain { .. } | Request::Rest { .. } => {
+        Request::Condemn {
+            keys,
+            context,
+            reply,
+        } => answer(reply, unless(refusal, || state.condemn(&keys, &context))),
+        Request::Care(_) | Request::Rest { .. } => {
             unreachable!("these are not judged")
         }
     }

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use engine_api::layout::Table;
 use engine_api::{
-    CONTROL_BYTES_MAX, Capabilities, Change, ControlStore, ControlValue, Durability, Engine,
-    EngineError, ExpiryKind, Fence, FenceKind, GuardKind, JournalKind, JournalPage, Maintained,
-    Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan,
-    ScanPage, Seal, SetOutcome, SharedRecord, Stock, Stray, StrayEnd, StrayPage, StraySearch,
-    Terms, Timestamp, Together, WriteContext, validate, validate_alone, validate_together,
+    CONTROL_BYTES_MAX, Capabilities, Change, Condemned, ControlStore, ControlValue, Durability,
+    Engine, EngineError, ExpiryKind, Fence, FenceKind, GuardKind, JournalKind, JournalPage,
+    Maintained, Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext, Record,
+    RecordKey, Scan, ScanPage, Seal, SetOutcome, SharedRecord, Stock, Stray, StrayEnd, StrayPage,
+    StraySearch, Terms, Timestamp, Together, WriteContext, validate, validate_alone,
+    validate_forgetting, validate_together,
 };
 
 use crate::batch::{Batch, Space};
 use crate::checkpoint::MEMORY_BYTES;
 use crate::committer::{CommitCounts, Committer, Parts};
-use crate::desk::Request;
+use crate::desk::{Care, Request};
 use crate::directory::{Directory, OpenError};
 use crate::log::{Checkpointed, CommitLog, Log, LogError, SEGMENT_BYTES};
 use crate::read;
@@ -287,7 +288,44 @@ impl Engine for EmbeddedEngine {
 
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
         self.committer
-            .ask(|reply| Request::Maintain { work, reply })
+            .ask(|reply| Request::Care(Care::Maintain { work, reply }))
+            .await
+    }
+
+    async fn condemn(
+        &self,
+        keys: &[RecordKey],
+        context: WriteContext,
+    ) -> Result<Vec<Condemned>, EngineError> {
+        validate_forgetting(keys.len(), &context)?;
+        for key in keys {
+            self.tables.check(key.collection)?;
+        }
+        let keys = keys.to_vec();
+        self.committer
+            .ask(|reply| Request::Condemn {
+                keys,
+                context,
+                reply,
+            })
+            .await
+    }
+
+    async fn forget(
+        &self,
+        condemned: &[Condemned],
+        context: WriteContext,
+    ) -> Result<u64, EngineError> {
+        validate_forgetting(condemned.len(), &context)?;
+        let condemned = condemned.to_vec();
+        self.committer
+            .ask(|reply| {
+                Request::Care(Care::Forget {
+                    condemned,
+                    context,
+                    reply,
+                })
+            })
             .await
     }
 }

@@ -4,6 +4,8 @@
 //! before them leave it, whether those are on disk yet or not. Nothing is
 //! visible to readers, and nothing is answered, until it is.
 
+mod forgetting;
+
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -11,9 +13,10 @@ use std::sync::Arc;
 
 use engine_api::layout::Collection;
 use engine_api::{
-    Change, ControlValue, EngineError, Fence, Gate, GroupDecision, JournalEvent, Maintained,
-    Maintenance, MoverTerm, Outcome, Position, Raised, Record, RecordId, RecordKey, RowFault, Seal,
-    SetOutcome, SharedRecord, Stray, StrayEnd, Timestamp, WriteContext, decide_together,
+    Change, CondemnedRecords, ControlValue, EngineError, Fence, Gate, GroupDecision, JournalEvent,
+    Maintained, Maintenance, MoverTerm, Outcome, Position, Raised, Record, RecordId, RecordKey,
+    RowFault, Seal, SetOutcome, SharedRecord, Stray, StrayEnd, Timestamp, WriteContext,
+    decide_together,
 };
 use rustc_hash::FxHashMap;
 
@@ -43,6 +46,7 @@ pub(crate) struct State {
     store: Store,
     tables: Arc<Tables>,
     gate: Gate,
+    condemned: CondemnedRecords,
     /// The oldest entry that is kept, or the next one if none is. Known here, because
     /// to look for it means to step over everything that was trimmed.
     journal_first: u64,
@@ -113,6 +117,7 @@ impl State {
             store,
             tables,
             gate: Gate::restore(fences, terms),
+            condemned: CondemnedRecords::default(),
             journal_first,
             journal_last,
             pending: FxHashMap::default(),
@@ -191,6 +196,9 @@ impl State {
     ) -> Result<Outcome, EngineError> {
         for change in changes {
             self.gate.admit(change.key(), &context.authority)?;
+            if let Change::PutImage { image } = change {
+                self.condemned.spare(&image.key);
+            }
         }
         let mut found = Vec::with_capacity(changes.len());
         let decision = decide_together(changes, context, |key| {
@@ -407,6 +415,7 @@ impl State {
         record: Record,
         body: Body,
     ) -> Result<(), EngineError> {
+        self.condemned.spare(&record.key);
         let (collection, id) = (record.key.collection, record.key.id.clone());
         let inside = |record| self.tables.parts_inside(record);
         let body_stands = body == Body::IfRevised
@@ -499,6 +508,7 @@ impl State {
     /// Removes a record with everything that follows from it, without a trace.
     fn erase(&mut self, record: &Record) -> Result<(), EngineError> {
         let key = &record.key;
+        self.condemned.spare(key);
         for (due, at) in dues_of(record) {
             self.batch.remove(Space::Due, &due_key(due, at, key));
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! { _id, shard_key: hex, slot, generation | move + term, stamp, written_at,
-//!   change: { removed, revision }, expires_at?, collect_at?, oldest_mark?,
+//!   change: { removed, revision }, expires_at?, collect_at?, oldest_mark?, condemned?,
 //!   header: { revision, cleared, live, fields },
 //!   parts: [ { kind, path: […], revision, live, fields } ] }
 //! ```
@@ -24,6 +24,7 @@ use engine_api::{
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
+use crate::forgetting::CONDEMNED;
 use crate::value::{fields_from_bson, fields_to_bson};
 
 /// A stored document with what a compare-and-swap needs of it.
@@ -31,6 +32,7 @@ use crate::value::{fields_from_bson, fields_to_bson};
 pub(crate) struct Stored {
     pub record: Record,
     pub stamp: ObjectId,
+    pub condemned: bool,
 }
 
 /// Bytes in the database that are no record of ours.
@@ -256,6 +258,7 @@ fn read(collection: Collection, document: &Document) -> Result<Stored, Unreadabl
             parts,
         },
         stamp,
+        condemned: matches!(document.get(CONDEMNED), Some(mark) if *mark != Bson::Null),
     })
 }
 

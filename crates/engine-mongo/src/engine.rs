@@ -5,11 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use engine_api::layout::Collection;
 use engine_api::{
-    Aged, Capabilities, Change, Durability, Engine, EngineError, ExpiryKind, Fence, FenceKind,
-    GuardKind, JournalKind, JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page,
-    Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage, Seal, Stock, Stray, StrayEnd,
-    StrayPage, StraySearch, Terms, Timestamp, Together, WriteContext, validate, validate_alone,
-    validate_together,
+    Aged, Capabilities, Change, Condemned, Durability, Engine, EngineError, ExpiryKind, Fence,
+    FenceKind, GuardKind, JournalKind, JournalPage, Maintained, Maintenance, MoverTerm, Outcome,
+    Page, Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage, Seal, Stock, Stray,
+    StrayEnd, StrayPage, StraySearch, Terms, Timestamp, Together, WriteContext, validate,
+    validate_alone, validate_forgetting, validate_together,
 };
 use mongodb::Database;
 use mongodb::bson::{Document, doc};
@@ -247,6 +247,24 @@ impl Engine for MongoEngine {
         };
         validate(&put, &context)?;
         self.restore_alone(&image, &context).await
+    }
+
+    async fn condemn(
+        &self,
+        keys: &[RecordKey],
+        context: WriteContext,
+    ) -> Result<Vec<Condemned>, EngineError> {
+        validate_forgetting(keys.len(), &context)?;
+        self.condemn_some(keys, &context).await
+    }
+
+    async fn forget(
+        &self,
+        condemned: &[Condemned],
+        context: WriteContext,
+    ) -> Result<u64, EngineError> {
+        validate_forgetting(condemned.len(), &context)?;
+        self.forget_some(condemned, &context).await
     }
 
     async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {

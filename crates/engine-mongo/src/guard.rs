@@ -23,6 +23,7 @@ mod standing;
 use std::time::Duration;
 
 use engine_api::{EngineError, Fence, MoverTerm, Timestamp};
+use futures::future::join_all;
 use mongodb::Database;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
@@ -158,7 +159,14 @@ impl Guards<'_> {
                 continue;
             }
             own = Some(guard.number);
-            if let Step::Finished = self.finish(guard).await.map_err(begun)? {
+            // What was settled stands in every validator: one whose rules stay the same is
+            // left alone. Who asks for the same rules again misses them somewhere.
+            let is_settled = !standing.pending && standing.rules != guard.rules;
+            let changed = match is_settled {
+                true => self.changed(&standing.rules, &guard.rules)?,
+                false => self.places.iter().collect(),
+            };
+            if let Step::Finished = self.finish(guard, &changed).await.map_err(begun)? {
                 return Ok(());
             }
         }
@@ -184,9 +192,21 @@ impl Guards<'_> {
         }
     }
 
-    async fn finish(&self, mut guard: Guard) -> Result<Step, EngineError> {
+    /// The places whose validator is another one under the new rules.
+    fn changed(&self, old: &Rules, new: &Rules) -> Result<Vec<&Place>, EngineError> {
+        let mut changed = Vec::new();
         for place in self.places {
-            if let Step::Overtaken = self.install(place, &guard).await? {
+            if old.validator(place.collection)? != new.validator(place.collection)? {
+                changed.push(place);
+            }
+        }
+        Ok(changed)
+    }
+
+    async fn finish(&self, mut guard: Guard, places: &[&Place]) -> Result<Step, EngineError> {
+        let installing = places.iter().map(|place| self.install(place, &guard));
+        for installed in join_all(installing).await {
+            if let Step::Overtaken = installed? {
                 return Ok(Step::Overtaken);
             }
         }

@@ -23,6 +23,7 @@ use crate::failure::{
     Asked, CHANGE_STREAM_FATAL, CHANGE_STREAM_HISTORY_LOST, FAILED_TO_PARSE, Failure,
     INVALID_RESUME_TOKEN, answer,
 };
+use crate::forgetting::CONDEMNED;
 use crate::guard::{GUARDS, announcement};
 use crate::maintain::FORGOTTEN;
 
@@ -178,7 +179,7 @@ fn revision_of(event: &Document, document: &Document) -> Result<Revision, Unread
 fn is_forgetting(event: &Document) -> bool {
     inner(event, "updateDescription")
         .and_then(|update| inner(update, "updatedFields"))
-        .is_ok_and(|fields| fields.contains_key(FORGOTTEN))
+        .is_ok_and(|fields| fields.contains_key(FORGOTTEN) || fields.contains_key(CONDEMNED))
 }
 
 fn token_of(position: &Position) -> Result<ResumeToken, EngineError> {

@@ -33,6 +33,7 @@ mod control;
 mod document;
 mod engine;
 mod failure;
+mod forgetting;
 mod guard;
 mod journal;
 mod lag;

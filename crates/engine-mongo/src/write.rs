@@ -52,6 +52,13 @@ impl MongoEngine {
             let (record, kind, revision) = match decision {
                 Decision::Answer(outcome) => {
                     self.admit(key, &context.authority).await?;
+                    if let (Change::PutImage { .. }, Some(stored)) = (change, &stored)
+                        && stored.condemned
+                        && !self.spare(key, stored).await?
+                    {
+                        lost += 1;
+                        continue;
+                    }
                     return Ok(outcome);
                 }
                 // Many want the same stock at once: not even a first try without a turn.

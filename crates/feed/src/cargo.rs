@@ -16,6 +16,11 @@ pub trait Cargo: Send + Sync + fmt::Debug {
         Scope::All
     }
 
+    /// Whether anything may be carried now. Asked at the head of every pass; while it is not, the feed stands where it is.
+    async fn is_wanted(&self) -> Result<bool, CargoError> {
+        Ok(true)
+    }
+
     /// What the source holds now: from its primary, and not before the entry that
     /// named the key was read (W27). Who shares the source with a router that
     /// moves keys about asks the router instead.

@@ -13,6 +13,8 @@ pub struct FeedCounts {
     pub entries: Counter,
     /// Images that the target was given.
     pub applied: Counter,
+    /// What these weigh, roughly: the values that they hold.
+    pub applied_bytes: Counter,
     /// Records that the source gave up once the target had them.
     pub removed: Counter,
     /// Images met by scans.
@@ -55,6 +57,7 @@ impl Default for FeedCounts {
         FeedCounts {
             entries: Counter::default(),
             applied: Counter::default(),
+            applied_bytes: Counter::default(),
             removed: Counter::default(),
             scanned: Counter::default(),
             rebuilds: Counter::default(),

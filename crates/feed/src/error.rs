@@ -37,6 +37,9 @@ pub enum FeedError {
         side: &'static str,
         source: EngineError,
     },
+    /// Nobody knows whether it may carry anything.
+    #[error("feed {feed}: {source}")]
+    Rest { feed: String, source: CargoError },
     #[error("feed {feed}, {key}: {source}")]
     Cargo {
         feed: String,
@@ -49,7 +52,9 @@ impl FeedError {
     pub fn remedy(&self) -> Remedy {
         match self {
             FeedError::Engine { source, .. } => source.remedy(),
-            FeedError::TermLost { .. } | FeedError::Cargo { .. } => Remedy::Retry,
+            FeedError::TermLost { .. } | FeedError::Rest { .. } | FeedError::Cargo { .. } => {
+                Remedy::Retry
+            }
             FeedError::Limits { .. }
             | FeedError::Name { .. }
             | FeedError::PositionLost { .. }

@@ -26,6 +26,7 @@ use crate::phase::Phase;
 use crate::progress::work_name;
 use crate::tenure::{Found, Held, Saved, Watch};
 use following::Reading;
+use rebuilding::Ahead;
 
 /// How often a feed is seized while others take it as well.
 const SEIZE_ATTEMPTS_MAX: u32 = 8;
@@ -59,6 +60,8 @@ pub enum Pass {
     Behind,
     /// Everything that is due is done, entries that wait to be shown apart.
     CaughtUp,
+    /// The cargo wants nothing to be carried now.
+    Resting,
 }
 
 type Tenure = crate::tenure::Tenure<Phase>;
@@ -70,6 +73,8 @@ struct Route {
     cargo: Arc<dyn Cargo>,
     world: Arc<dyn World>,
     limits: Limits,
+    /// Records in one pass, if that is less than the limits say.
+    piece_max: usize,
     counts: Arc<FeedCounts>,
 }
 
@@ -85,6 +90,8 @@ struct Work {
     /// When the control value was last set, by `World::elapsed`.
     renewed: Duration,
     reading: Option<Reading>,
+    /// What a scan has read ahead.
+    ahead: Option<Ahead>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,6 +124,7 @@ impl Feed {
                 cargo: config.cargo,
                 world: config.world,
                 limits: config.limits,
+                piece_max: usize::MAX,
                 counts: Arc::default(),
             },
             standing: Standing::Watching(Watch::default()),
@@ -145,7 +153,7 @@ impl Feed {
                     failures = 0;
                     match pass {
                         Pass::Behind => 0,
-                        Pass::Watching | Pass::CaughtUp => limits.poll_ms,
+                        Pass::Watching | Pass::CaughtUp | Pass::Resting => limits.poll_ms,
                     }
                 }
                 Err(error) => {
@@ -198,6 +206,14 @@ impl Feed {
     }
 
     async fn pass_once(&mut self) -> Result<Pass, FeedError> {
+        let wanted = self.route.cargo.is_wanted().await;
+
+        if !wanted.map_err(|source| FeedError::Rest {
+            feed: self.tenure.name().to_owned(),
+            source,
+        })? {
+            return Ok(Pass::Resting);
+        }
         if let Standing::Watching(_) = self.standing
             && !self.seek(self.patience()).await?
         {
@@ -218,7 +234,10 @@ impl Feed {
                 work.reading = None;
                 route.rebuild(tenure, work, from, after).await
             }
-            Phase::Following { at } => route.follow(tenure, work, at).await,
+            Phase::Following { at } => {
+                work.ahead = None;
+                route.follow(tenure, work, at).await
+            }
             Phase::Lost { .. } => self.stand_still().await,
         }
     }
@@ -239,6 +258,22 @@ impl Feed {
                 feed: self.tenure.name().to_owned(),
             }),
         }
+    }
+
+    /// From the next pass on: for one who says how fast the feed may go.
+    pub fn take_at_most(&mut self, records: usize) {
+        self.route.piece_max = records.max(1);
+    }
+
+    /// Gives up the entries that wait to be shown, and says how many: for one who knows
+    /// that no change is under way any more, so that those never happened (E18).
+    pub fn forgo_waiting(&mut self) -> usize {
+        let Standing::Holding(work) = &mut self.standing else {
+            return 0;
+        };
+        let forgone = work.reading.as_mut().map_or(0, Reading::forgo_waiting);
+        self.route.counts.never_shown.add(forgone as u64);
+        forgone
     }
 
     /// Where the feed stands; `None` while another process works for it.
@@ -275,6 +310,7 @@ impl Feed {
             claimed: Claimed::NotYet,
             renewed: now,
             reading: None,
+            ahead: None,
         }));
         Ok(true)
     }

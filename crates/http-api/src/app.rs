@@ -13,7 +13,7 @@ use crate::admission::Admission;
 use crate::clients::Clients;
 use crate::figures::Figures;
 use crate::limits::{HttpLimits, HttpLimitsError};
-use crate::meter::{Meters, ReadsCollector, RouterCollector};
+use crate::meter::{BOUNDS_US, Meters, ReadsCollector, RouterCollector};
 use crate::request_id::RequestIds;
 
 /// Finds products by words. What it finds is read from the shop afterwards, so that
@@ -116,6 +116,16 @@ impl App {
     /// From now on the shop says that it is not ready. What comes is still served.
     pub fn start_draining(&self) {
         self.0.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// How long the shop's own requests took since the process began: upper bounds in
+    /// microseconds, rising, and how many lie below each and above the one before.
+    pub fn latencies(&self) -> Vec<(u64, u64)> {
+        let counts = self.0.meters.totals().latency;
+        let bounds = BOUNDS_US.iter().map(|us| u64::from(*us));
+        // Of what is slower than all bounds only the last bound is known.
+        let last = BOUNDS_US.last().map_or(0, |us| 2 * u64::from(*us));
+        bounds.chain([last]).zip(counts).collect()
     }
 
     pub fn is_draining(&self) -> bool {

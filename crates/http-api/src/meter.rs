@@ -10,7 +10,7 @@ mod latency;
 mod reads;
 
 pub(crate) use collect::RouterCollector;
-pub(crate) use latency::{BUCKETS, Latency, quantile_us};
+pub(crate) use latency::{BOUNDS_US, BUCKETS, Latency, quantile_us};
 pub(crate) use reads::ReadsCollector;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -172,12 +172,7 @@ impl Ledger {
     }
 
     pub fn reader(&self) -> anyhow::Result<Reader> {
-        let file = File::open(&self.path)
-            .with_context(|| format!("the ledger {} cannot be read", self.path.display()))?;
-        Ok(Reader {
-            file,
-            read_bytes: 0,
-        })
+        Reader::open(&self.path)
     }
 }
 
@@ -211,6 +206,16 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Of a ledger that may be complete already.
+    pub fn open(path: &Path) -> anyhow::Result<Reader> {
+        let file = File::open(path)
+            .with_context(|| format!("the ledger {} cannot be read", path.display()))?;
+        Ok(Reader {
+            file,
+            read_bytes: 0,
+        })
+    }
+
     /// Every entry written since the last call. Call it after a synced write, when nobody writes.
     pub fn read_on(&mut self, mut take: impl FnMut(Entry)) -> anyhow::Result<()> {
         self.file.seek(SeekFrom::Start(self.read_bytes))?;

@@ -171,6 +171,13 @@ impl Collection {
         }
     }
 
+    /// Whether a record that the shop made may be without the field. Engines take an order without a zone; the shop
+    /// makes none, and cannot read one.
+    pub fn may_lack(self, field: Field) -> bool {
+        let is_given = self == Collection::Orders && field == Field::GeoZone;
+        !is_given && self.optional_fields().contains(&field)
+    }
+
     pub const fn part_kinds(self) -> &'static [PartKind] {
         match self {
             Collection::Carts => &[PartKind::Expiry, PartKind::Line, PartKind::Contribution],

@@ -94,6 +94,34 @@ pub fn decode_values(mut bytes: &[u8]) -> Result<Vec<Value>, KeyError> {
     Ok(values)
 }
 
+/// How many values an ascending key is made of. The key is well-formed; what is not
+/// ends the count.
+pub(crate) fn count_values(mut bytes: &[u8]) -> usize {
+    let mut count = 0;
+    while let Some((tag, rest)) = bytes.split_first() {
+        count += 1;
+        let length = match *tag {
+            TAG_INT | TAG_TIMESTAMP => 8,
+            TAG_DECIMAL => 16,
+            _ => text_length(rest),
+        };
+        bytes = rest.get(length..).unwrap_or_default();
+    }
+    count
+}
+
+/// Up to and with the two zeros that end a text.
+fn text_length(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(zero) = bytes[at..].iter().position(|byte| *byte == 0) {
+        at += zero + 2;
+        if at > bytes.len() || bytes[at - 1] == 0 {
+            return at.min(bytes.len());
+        }
+    }
+    bytes.len()
+}
+
 fn decode_one(tag: u8, bytes: &[u8]) -> Result<(Value, &[u8]), KeyError> {
     let short = KeyError::Malformed {
         reason: "a value is cut short",
@@ -199,6 +227,7 @@ mod tests {
         #[test]
         fn a_key_gives_back_its_values(values in prop::collection::vec(key_value(), 0..4)) {
             if let Some(key) = encoded(&values, Direction::Ascending) {
+                prop_assert_eq!(count_values(&key), values.len());
                 prop_assert_eq!(decode_values(&key).unwrap(), values);
             }
         }
@@ -222,6 +251,7 @@ mod tests {
         #[test]
         fn decoding_garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let _ = decode_values(&bytes);
+            let _ = count_values(&bytes);
         }
     }
 }

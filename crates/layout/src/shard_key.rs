@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::key::{Direction, KeyError, decode_values, encode_text, encode_value};
+use crate::key::{Direction, KeyError, count_values, decode_values, encode_text, encode_value};
 use crate::value::Value;
 
 pub const SLOT_COUNT: u16 = 4096;
@@ -74,6 +74,11 @@ impl ShardKey {
 
     pub fn values(&self) -> Vec<Value> {
         decode_values(&self.0).expect("a shard key is made of encoded values only")
+    }
+
+    /// How many values it is made of, counted without making them.
+    pub fn width(&self) -> usize {
+        count_values(&self.0)
     }
 
     /// xxh3-64 with seed 0 of the encoded key, remainder by 4096. Documented

@@ -190,3 +190,18 @@ fn the_settings_of_the_two_clusters_differ_as_the_paper_says() {
     );
     assert_eq!(settings("carts"), (Some(3600), Some(30 * 86_400), None));
 }
+
+/// Every order that the shop makes has a zone; a session may be without one.
+#[test]
+fn orders_may_be_cut_by_zone_and_sessions_may_not() {
+    let (_, text) = LAYOUTS[1];
+    let cut = |from: &str, to: &str| {
+        assert_eq!(text.matches(from).count(), 1, "{from}");
+        Layout::parse(&text.replace(from, to), "other.toml").unwrap()
+    };
+    let by_zone = "shard_key = [\"geo_zone\", \"user_id\"]";
+    let orders = cut("shard_key = [\"user_id\"]", by_zone);
+    assert!(is_usable(&check(&orders)));
+    let sessions = cut("shard_key = [\"session_id\"]", "shard_key = [\"geo_zone\"]");
+    assert!(!is_usable(&check(&sessions)));
+}

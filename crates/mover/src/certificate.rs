@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::MoveError;
+use crate::freeze::FreezeParts;
 use crate::phase::Way;
-use crate::plan::{MoveName, Plan};
+use crate::plan::{End, MoveName, Plan};
+use crate::stall::Stall;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +42,9 @@ pub struct Content {
     pub looked_again: u64,
     /// `None`: the process that cut over died before it could say.
     pub freeze_ms: Option<u64>,
+    pub freeze_parts: FreezeParts,
+    /// What clients saw; `None` likewise.
+    pub stall: Option<Stall>,
     pub frozen_at_unix_us: i64,
     pub proven_at_unix_us: i64,
 }
@@ -61,12 +66,32 @@ pub struct Generations {
     pub published: Generation,
 }
 
+impl Direction {
+    /// The end that serves after a cutover in this direction.
+    pub fn entered(self) -> End {
+        match self {
+            Direction::Cutover => End::Target,
+            Direction::Rollback => End::Source,
+        }
+    }
+}
+
 impl Way {
     pub fn direction(&self) -> Direction {
         match self {
             Way::Forward { .. } => Direction::Cutover,
             Way::Back { .. } => Direction::Rollback,
         }
+    }
+
+    /// The end that serves until the cutover.
+    pub fn left(&self) -> End {
+        self.entered().other()
+    }
+
+    /// The end that serves after it.
+    pub fn entered(&self) -> End {
+        self.direction().entered()
     }
 
     pub(crate) fn barrier(&self) -> Generation {
@@ -145,6 +170,8 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::plan::Moved;
+    use crate::stall::{Held, ProcessStall};
 
     fn certificate() -> Certificate {
         let shard = |name| ShardName::new(name).unwrap();
@@ -154,9 +181,11 @@ mod tests {
             term: 3,
             plan: Plan {
                 collection: Collection::Carts,
-                scope: Scope::All,
-                source: shard("a"),
-                target: shard("b"),
+                moved: Moved::Keys {
+                    scope: Scope::All,
+                    source: shard("a"),
+                    target: shard("b"),
+                },
                 freeze_ms_max: 100,
             },
             generations: Generations {
@@ -172,9 +201,36 @@ mod tests {
             entered_root: "0b".into(),
             looked_again: 4,
             freeze_ms: Some(12),
+            freeze_parts: FreezeParts {
+                publish_us: Some(1),
+                leases_us: Some(2),
+                seal_us: Some(3),
+                drain_us: Some(4),
+                proof_us: Some(5),
+                record_us: Some(6),
+                give_us: Some(7),
+            },
+            stall: Some(Stall {
+                all: held(3),
+                processes: vec![ProcessStall {
+                    process: "one".into(),
+                    held: held(3),
+                }],
+                silent: vec!["two".into()],
+            }),
             frozen_at_unix_us: 100,
             proven_at_unix_us: 200,
         })
+    }
+
+    fn held(requests: u64) -> Held {
+        Held {
+            requests,
+            p50_us: 1,
+            p99_us: 2,
+            p999_us: 3,
+            max_us: 4,
+        }
     }
 
     /// Every leaf of the JSON, changed one at a time.
@@ -202,7 +258,18 @@ mod tests {
                 };
                 vec![Value::String(other)]
             }
-            Value::Null | Value::Bool(_) | Value::Array(_) => Vec::new(),
+            Value::Array(items) => {
+                let mut all = Vec::new();
+                for (index, item) in items.iter().enumerate() {
+                    for other in changed(item) {
+                        let mut items = items.clone();
+                        items[index] = other;
+                        all.push(Value::Array(items));
+                    }
+                }
+                all
+            }
+            Value::Null | Value::Bool(_) => Vec::new(),
         }
     }
 
@@ -214,7 +281,7 @@ mod tests {
         let read: Certificate = serde_json::from_value(value.clone()).unwrap();
         assert_eq!(read, certificate);
         let all = changed(&value);
-        assert_eq!(all.len(), 22, "one for each field, the digest included");
+        assert_eq!(all.len(), 41, "one for each field, the digest included");
         for other in all {
             let text = other.to_string();
             let read: Certificate = serde_json::from_value(other).unwrap();

@@ -9,6 +9,7 @@ use verifier::VerifyError;
 
 use crate::limits::LimitsError;
 use crate::plan::{FREEZE_MS_MAX, MOVE_NAME_BYTES_MAX};
+use crate::preflight::PIECES_MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoveError {
@@ -45,11 +46,8 @@ pub enum MoveError {
     /// A mistake in the runner: said, not swallowed.
     #[error("{phase} does not lead on by {event}: report this")]
     OutOfStep { phase: &'static str, event: String },
-    #[error("shard {shard}: {source}")]
-    Engine {
-        shard: ShardName,
-        source: EngineError,
-    },
+    #[error("{end}: {source}")]
+    Engine { end: String, source: EngineError },
     #[error("control store: {0}")]
     Control(EngineError),
     #[error(transparent)]
@@ -69,7 +67,7 @@ pub enum MoveError {
 pub enum Unfit {
     #[error("shard {shard} is not configured here: configure it")]
     UnknownShard { shard: ShardName },
-    #[error("source and target are both {shard}: choose another target")]
+    #[error("source and target both have {shard}: choose another target")]
     SameShard { shard: ShardName },
     #[error("{shard} keeps no {collection}: choose a target whose layout has a table for them")]
     NoTable {
@@ -89,10 +87,36 @@ pub enum Unfit {
     },
     #[error("{key} is pinned inside the scope: move it by itself, or unpin it first")]
     PinnedInside { key: String },
+    #[error(
+        "the map no longer has the collection where {layout} is to have it: look at the map, and plan anew"
+    )]
+    PlacedOtherwise { layout: String },
+    #[error(
+        "{layout} cuts the collection into {pieces} pieces and pins, at most {PIECES_MAX} go in one move: join some"
+    )]
+    TooManyPieces { layout: String, pieces: usize },
+    #[error(
+        "{collection} have another shard key of the same {fields} field(s) there, and requests under way could not tell them apart: go by a shard key of another number of fields"
+    )]
+    SameWidth {
+        fields: usize,
+        collection: Collection,
+    },
+    #[error(
+        "{shard} refuses no displaced mover, and the shard key of removed {collection} cannot be told there: keep a shard key that follows from the id or from the other one"
+    )]
+    NoTerms {
+        shard: ShardName,
+        collection: Collection,
+    },
     #[error("some of the keys are frozen already: wait for their move to end")]
     Frozen,
     #[error("move {other} has some of the keys ({phase}): complete, roll back or abort it first")]
     Overlaps { other: String, phase: &'static str },
+    #[error(
+        "move {other} has yet to clean {shard} of some of the keys: wait until it has, or abort it, and what is there stays"
+    )]
+    ToBeCleaned { other: String, shard: ShardName },
     #[error("{running} moves are under way, at most {most} are allowed: end one first")]
     TooMany { running: usize, most: usize },
     #[error("a freeze of {freeze_ms_max} ms: choose 1 to {FREEZE_MS_MAX}")]

@@ -1,4 +1,5 @@
-//! Live moves: some keys of a collection go from one shard to another while shoppers keep buying.
+//! Live moves: some keys of a collection go from one shard to another, or all of it from one layout, shard key and cut
+//! to another one, while shoppers keep buying.
 //!
 //! ```text
 //!   operator ── wish ──▶ record (term, holder, plan, phase) ◀── compare-and-set ── mover
@@ -22,13 +23,23 @@ mod wish;
 
 mod phase;
 
+mod pins;
+mod throttle;
+
 mod record;
+
+mod retention;
 
 mod preflight;
 mod registry;
+mod side;
 
 mod cargo;
+mod forecast;
+mod freeze;
 mod mover;
+
+mod stall;
 
 mod certificate;
 
@@ -36,16 +47,28 @@ mod error;
 
 pub use certificate::{Certificate, Content, Direction, Generations, certificate};
 pub use error::{MoveError, Unfit};
-pub use limits::{Limits, LimitsError};
+pub use forecast::Forecast;
+pub use freeze::FreezeParts;
+pub use limits::{Limits, LimitsError, feed_limits};
 pub use mover::{Mover, MoverConfig, Pass};
 pub use phase::{Event, Phase, Proven, Settled, Way, WriteOwner};
-pub use plan::{FREEZE_MS_DEFAULT, FREEZE_MS_MAX, MOVE_NAME_BYTES_MAX, MoveName, Plan};
+pub use pins::Pins;
+pub use plan::{
+    End, FREEZE_MS_DEFAULT, FREEZE_MS_MAX, Histories, MOVE_NAME_BYTES_MAX, MoveName, Moved, Plan,
+};
 pub use preflight::{Shards, preflight};
 pub use record::{
-    GivenUp, MoveState, Shown, Throttle, ask, set_cutover_time, set_pace, set_throttle, status,
+    FeltBefore, GivenUp, MoveState, Shown, ask, complete, set_cutover_time, set_pace, set_throttle,
+    status,
 };
 pub use registry::{
-    MOVES_LISTED_MAX, MOVES_NAME, MOVES_RUNNING_MAX, check, list, list_unless, start,
+    MOVES_LISTED_MAX, MOVES_NAME, MOVES_RUNNING_MAX, check, list, list_unless, start, start_with,
 };
+pub use retention::{Kept, kept_for};
+pub use stall::{Held, ProcessStall, Stall};
 pub use steps::{Step, steps};
-pub use wish::{CUTOVER_WINDOW_MINUTES, CutoverTime, NoTimeOfDay, Pace, TimeOfDay, Wish};
+pub use throttle::{Latencies, Pacing, Pressure, Throttle};
+pub use wish::{
+    CUTOVER_WINDOW_MINUTES, CutoverTime, GRACE_MS_MAX, Grace, NoGrace, NoTimeOfDay, Pace,
+    TimeOfDay, Wish,
+};

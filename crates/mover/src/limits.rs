@@ -1,9 +1,23 @@
 //! Every bound of a mover, with its unit.
 
+use engine_api::CONDEMNED_RECORDS_MAX;
 use serde::Deserialize;
+
+use crate::wish::GRACE_MS_MAX;
 
 /// No pause or patience may be set longer than this.
 const DURATION_MS_MAX: u64 = 3_600_000;
+
+/// Records that a copy reads and puts at once: commits of a group, and round trips to servers, are shared by so many.
+const RECORDS_AT_ONCE: usize = 64;
+
+/// The bounds of a move's feeds: those of any feed, but for what is done at once.
+pub fn feed_limits() -> feed::Limits {
+    feed::Limits {
+        records_at_once_max: RECORDS_AT_ONCE,
+        ..feed::Limits::default()
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -17,8 +31,17 @@ pub struct Limits {
     /// How long the record stands unchanged, by the watcher's own clock, before another
     /// process takes the move over (W17).
     pub take_over_ms: u64,
+    /// How long the holder vouches for one pass: one that takes longer counts as hanging.
+    pub pass_ms_max: u64,
     /// How often the leases are looked at behind the freeze.
     pub freeze_poll_ms: u64,
+    /// How long processes are waited for, after a cutover, to tell how long they held requests.
+    /// Never longer than a quarter of `take_over_ms`.
+    pub stall_ms_max: u64,
+    /// A freeze whose forecast is more than this share of its budget is not begun.
+    pub forecast_percent_max: u32,
+    /// How long a cutover that was put off waits before the next attempt.
+    pub postpone_ms: u64,
     /// How often one map is made anew because others published first.
     pub publish_attempts_max: u32,
     /// Records that may be on their way when a cutover begins; each is read on both
@@ -26,6 +49,12 @@ pub struct Limits {
     pub open_records_max: usize,
     /// Differences that are shown by name.
     pub differences_shown_max: usize,
+    /// How long what a completed move leaves at its source stays there, if nobody says otherwise.
+    pub clean_grace_ms: u64,
+    /// Records that are looked at, and forgotten, in one step of a cleaning.
+    pub clean_records_max: usize,
+    /// Records that a cleaning forgets in a second; a throttle may say less.
+    pub clean_records_per_s_max: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,10 +73,17 @@ impl Default for Limits {
             retry_ms_max: 10_000,
             renew_ms: 2_000,
             take_over_ms: 10_000,
+            pass_ms_max: 600_000,
             freeze_poll_ms: 5,
+            stall_ms_max: 1_500,
+            forecast_percent_max: 100,
+            postpone_ms: 5_000,
             publish_attempts_max: 8,
             open_records_max: 64,
             differences_shown_max: 20,
+            clean_grace_ms: 600_000,
+            clean_records_max: 200,
+            clean_records_per_s_max: 2_000,
         }
     }
 }
@@ -61,7 +97,16 @@ impl Limits {
             // A holder that renews as late as it may is not taken for dead.
             ("renew_ms", self.renew_ms, 1, self.take_over_ms / 2),
             ("take_over_ms", self.take_over_ms, 2, DURATION_MS_MAX),
+            ("pass_ms_max", self.pass_ms_max, 1, DURATION_MS_MAX),
             ("freeze_poll_ms", self.freeze_poll_ms, 1, 1_000),
+            ("stall_ms_max", self.stall_ms_max, 0, 60_000),
+            (
+                "forecast_percent_max",
+                u64::from(self.forecast_percent_max),
+                1,
+                1_000_000,
+            ),
+            ("postpone_ms", self.postpone_ms, 1, DURATION_MS_MAX),
             (
                 "publish_attempts_max",
                 u64::from(self.publish_attempts_max),
@@ -74,6 +119,19 @@ impl Limits {
                 count(self.differences_shown_max),
                 1,
                 1_000,
+            ),
+            ("clean_grace_ms", self.clean_grace_ms, 0, GRACE_MS_MAX),
+            (
+                "clean_records_max",
+                count(self.clean_records_max),
+                1,
+                count(CONDEMNED_RECORDS_MAX),
+            ),
+            (
+                "clean_records_per_s_max",
+                u64::from(self.clean_records_per_s_max),
+                1,
+                u64::from(u32::MAX),
             ),
         ];
         match bounds
@@ -105,6 +163,9 @@ mod tests {
         Limits::default().check().unwrap();
         check(|limits| limits.poll_ms = 0, "poll_ms");
         check(|limits| limits.renew_ms = 5_001, "renew_ms");
+        check(|limits| limits.pass_ms_max = 0, "pass_ms_max");
         check(|limits| limits.freeze_poll_ms = 1_001, "freeze_poll_ms");
+        check(|limits| limits.clean_grace_ms = u64::MAX, "clean_grace_ms");
+        check(|limits| limits.clean_records_max = 0, "clean_records_max");
     }
 }

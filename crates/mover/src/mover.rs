@@ -4,15 +4,24 @@
 //! process killed: the record says what may be under way, and the next pass, of this
 //! process or of another, looks what became of it.
 
+mod living;
+
 mod copying;
+mod pacing;
 
 mod comparing;
 
 mod publishing;
 
+mod foreseeing;
+
+mod freezing;
+
 mod cutover;
 
 mod settling;
+
+mod cleaning;
 
 use std::fmt;
 use std::future::Future;
@@ -20,19 +29,25 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine_api::{ControlStore, Engine, EngineError, Terms, World};
+use engine_api::{ControlStore, Engine, EngineError, Generation, Terms, World};
 use feed::Feed;
 use feed::tenure::{Found, Held, Saved, Tenure, Watch};
-use router::{LeaseJudge, MapKeeper, Router, ShardName};
+use router::{LeaseJudge, MapKeeper, Router};
 
 use crate::error::MoveError;
+use crate::forecast::{Forecast, Measured};
+use crate::freeze::FreezeParts;
 use crate::limits::Limits;
-use crate::phase::{Event, Phase, Way};
-use crate::plan::{MoveName, Plan};
-use crate::preflight::{Shards, engine_of};
+use crate::phase::{Event, Phase, Way, WriteOwner};
+use crate::plan::{End, MoveName, Plan};
+use crate::preflight::{Shards, engine_at};
 use crate::record::{MoveState, Shown, shortened, work_name};
+use crate::side::Role;
+use crate::throttle::Pressure;
 use crate::wish::{Pace, Wish};
+use cleaning::Tidying;
 use comparing::Comparing;
+use living::Living;
 
 /// How often one change of the record is made anew because an operator was first.
 const UPDATE_ATTEMPTS_MAX: u32 = 16;
@@ -49,6 +64,8 @@ pub struct MoverConfig {
     pub world: Arc<dyn World>,
     /// Of this process, if it serves: it is told of every map at once.
     pub router: Option<Arc<Router>>,
+    /// How long shoppers' requests take here; `None`: nobody is served in this process.
+    pub pressure: Option<Arc<dyn Pressure>>,
     pub limits: Limits,
     pub feed_limits: feed::Limits,
     pub verifier_limits: verifier::Limits,
@@ -89,18 +106,35 @@ struct Work {
     claimed: Claimed,
     /// When the record was last set, by `World::elapsed`.
     renewed: Duration,
-    judge: LeaseJudge,
+    judge: Arc<LeaseJudge>,
+    /// The last notice of a cutover that this process has published, and when.
+    noticed: Option<(Generation, Duration)>,
+    /// Of the last freeze.
+    freeze_parts: FreezeParts,
+    /// Since when every lease has acknowledged the barrier, by `World::elapsed`.
+    acknowledged_at: Option<Duration>,
     forward: Option<Feed>,
-    /// The throttle that `forward` was opened under.
-    forward_rate: Option<u32>,
     back: Option<Feed>,
     comparing: Option<Comparing>,
-    /// When the throttle lets the next records through, by `World::elapsed`.
-    resume_at: Duration,
+    pace: pacing::Pace,
+    measured: Measured,
+    forecast: Option<Forecast>,
+    /// A cutover that was put off is not tried before, by `World::elapsed`.
+    postponed_until: Duration,
     /// What the record said when this process took the move, and what feeds counted that were opened anew since.
     copied_before: u64,
     copied_back_before: u64,
+    tidying: Tidying,
     trouble: Option<String>,
+    endings: Endings,
+}
+
+/// Whether every write of the copy is known to have come to its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Endings {
+    Known,
+    /// A process died over it, or a server: derived rows of an image may be there without the image.
+    Unknown,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -207,6 +241,7 @@ impl Mover {
             }
             (Err(error), Standing::Holding(work)) => {
                 work.trouble = Some(shortened(&error.to_string()));
+                work.endings = Endings::Unknown;
             }
             (Ok(_), Standing::Holding(work)) => work.trouble = None,
             (_, Standing::Watching(_)) => {}
@@ -233,9 +268,12 @@ impl Mover {
         if runner.phase().is_over() {
             return Ok(Pass::Ended);
         }
-        runner.claim().await?;
-        runner.renew().await?;
-        runner.advance().await
+        let living = Living::since(runner.work.renewed, &self.config, &self.tenure);
+        tokio::select! {
+            biased;
+            pass = runner.go_on() => pass,
+            lost = living.until_lost() => Err(lost),
+        }
     }
 
     /// Looks who works for the move, and takes it if nobody does, or nobody was seen
@@ -262,18 +300,30 @@ impl Mover {
             config.world.clone(),
             &config.router_limits,
         );
+        let freeze_parts = held.state.shown.freeze_parts;
+        let forecast = held.state.shown.forecast;
         self.standing = Standing::Holding(Box::new(Work {
             copied_before: held.state.shown.records_copied,
             copied_back_before: held.state.shown.records_copied_back,
+            endings: match held.term {
+                0 | 1 => Endings::Known,
+                _ => Endings::Unknown,
+            },
+            tidying: Tidying::after(held.state.shown.records_removed),
             held,
             claimed: Claimed::NotYet,
             renewed: now,
-            judge,
+            judge: Arc::new(judge),
+            noticed: None,
+            freeze_parts,
+            acknowledged_at: None,
             forward: None,
-            forward_rate: None,
             back: None,
             comparing: None,
-            resume_at: Duration::ZERO,
+            pace: pacing::Pace::default(),
+            measured: Measured::default(),
+            forecast,
+            postponed_until: Duration::ZERO,
             trouble: None,
         }));
         Ok(true)
@@ -281,6 +331,12 @@ impl Mover {
 }
 
 impl Runner<'_> {
+    async fn go_on(&mut self) -> Result<Pass, MoveError> {
+        self.claim().await?;
+        self.renew().await?;
+        self.advance().await
+    }
+
     async fn advance(&mut self) -> Result<Pass, MoveError> {
         let now = self.config.world.now();
         if self.work.held.state.cuts_over_by_itself(now) {
@@ -296,7 +352,8 @@ impl Runner<'_> {
         }
         let state = self.work.held.state.clone();
         match state.wish {
-            Some(Wish::Abort) if state.phase.accepts(Wish::Abort).is_ok() => {
+            Some(Wish::Abort) if state.phase.is_tidying() => return self.keep().await,
+            Some(Wish::Abort) if state.phase.precedes_its_cutover() => {
                 return self.abort("the operator asked for it").await;
             }
             Some(Wish::Complete) if state.phase.accepts(Wish::Complete).is_ok() => {
@@ -323,9 +380,12 @@ impl Runner<'_> {
             Phase::Noticed { way, generation } => self.noticed(&way, generation).await,
             Phase::Frozen { .. } => self.recover("the process that froze it was gone").await,
             Phase::Settling { settled } => self.settle(&Way::Back { settled }).await,
-            Phase::Completed { .. } | Phase::Aborted { .. } | Phase::RolledBack { .. } => {
-                Ok(Pass::Ended)
-            }
+            Phase::Resting { grace_ms, .. } => self.rest(grace_ms).await,
+            Phase::Cleaning { settled } => self.clean(&settled).await,
+            Phase::Cleaned { .. }
+            | Phase::Completed { .. }
+            | Phase::Aborted { .. }
+            | Phase::RolledBack { .. } => Ok(Pass::Ended),
         }
     }
 
@@ -362,9 +422,17 @@ impl Runner<'_> {
         if self.work.claimed == Claimed::Yes {
             return Ok(());
         }
-        let plan = self.plan().clone();
-        for shard in [&plan.source, &plan.target] {
-            let engine = self.engine(shard)?;
+        let ends: &[End] = match self.phase() {
+            // Nothing is done anywhere, so that a source that is gone can still be given up.
+            Phase::Resting { .. } => return Ok(()),
+            Phase::Cleaning { .. } if self.work.held.state.wish == Some(Wish::Abort) => {
+                return Ok(());
+            }
+            Phase::Cleaning { .. } => &[End::Source],
+            _ => &[End::Source, End::Target],
+        };
+        for end in ends.iter().copied() {
+            let engine = self.entered(end)?;
             if engine.capabilities().terms == Terms::Unsupported {
                 continue;
             }
@@ -379,7 +447,7 @@ impl Runner<'_> {
                     Err(EngineError::TermLost { current, .. }) if attempts < CLAIM_ATTEMPTS_MAX => {
                         self.tenure.raise(&mut self.work.held, current).await?;
                     }
-                    Err(source) => return Err(self.of_shard(shard, source)),
+                    Err(source) => return Err(self.of_end(end, source)),
                 }
             }
         }
@@ -411,7 +479,10 @@ impl Runner<'_> {
             next.shown = self.shown();
             change(&mut next)?;
             let now = self.config.world.elapsed();
-            if self.tenure.save(&mut self.work.held, next).await? == Saved::AsAsked {
+            let saved = self.tenure.save(&mut self.work.held, next).await?;
+            let took = self.config.world.elapsed().saturating_sub(now);
+            self.work.measured.control.add(took);
+            if saved == Saved::AsAsked {
                 self.work.renewed = now;
                 return Ok(());
             }
@@ -442,11 +513,13 @@ impl Runner<'_> {
             Some(comparing) => comparing.differing(self.config.limits.differences_shown_max),
             None => (before.differences, before.differing.clone()),
         };
+        let journal_from_unix_us = self.journal_from().or(before.journal_from_unix_us);
         let findings = match &self.work.comparing {
             Some(comparing) => comparing.findings(self.config.limits.differences_shown_max),
             None => before.findings.clone(),
         };
         Shown {
+            journal_from_unix_us,
             findings,
             records_copied: self.work.copied_before + applied(&self.work.forward),
             records_copied_back: self.work.copied_back_before + applied(&self.work.back),
@@ -455,8 +528,26 @@ impl Runner<'_> {
             differences,
             differing,
             freeze_ms: before.freeze_ms,
+            freeze_parts: self.work.freeze_parts,
+            forecast: self.work.forecast,
+            pacing: self.work.pace.shown.clone(),
+            records_removed: self.work.tidying.removed,
+            in_use: self.work.tidying.in_use.clone(),
             trouble: self.work.trouble.clone(),
         }
+    }
+
+    /// Since when journals are still to be read; `None`: a feed in use has not caught up yet.
+    fn journal_from(&self) -> Option<i64> {
+        let (forward, back) = (&self.work.forward, &self.work.back);
+        let in_use: &[&Option<Feed>] = match self.phase().write_owner() {
+            WriteOwner::Target => &[back],
+            WriteOwner::Source | WriteOwner::Nobody => &[forward, back],
+        };
+        let feeds = in_use.iter().filter_map(|feed| feed.as_ref());
+        let done = feeds.map(|feed| feed.counts().done_before());
+        let done: Option<Vec<_>> = done.collect();
+        done?.iter().map(|at| at.unix_micros()).min()
     }
 
     fn phase(&self) -> &Phase {
@@ -467,17 +558,25 @@ impl Runner<'_> {
         &self.work.held.state.plan
     }
 
-    fn engine(&self, shard: &ShardName) -> Result<Arc<dyn Engine>, MoveError> {
-        Ok(engine_of(&self.config.shards, shard)?.clone())
+    /// What is left, or copied from.
+    fn left(&self, end: End) -> Result<Arc<dyn Engine>, MoveError> {
+        let shards = &self.config.shards;
+        Ok(engine_at(self.plan(), end, Role::Left, shards)?)
     }
 
-    fn of_shard(&self, shard: &ShardName, source: EngineError) -> MoveError {
+    /// What is entered, or copied to.
+    fn entered(&self, end: End) -> Result<Arc<dyn Engine>, MoveError> {
+        let shards = &self.config.shards;
+        Ok(engine_at(self.plan(), end, Role::Entered, shards)?)
+    }
+
+    fn of_end(&self, end: End, source: EngineError) -> MoveError {
         match source {
             EngineError::TermLost { .. } => MoveError::TermLost {
                 name: self.tenure.name().to_owned(),
             },
             source => MoveError::Engine {
-                shard: shard.clone(),
+                end: self.plan().called(end),
                 source,
             },
         }

@@ -5,6 +5,8 @@
 //!                                                ▲                     │          │      │   ▲
 //!                                                └──── given up ◀──────┴──────────┘      ▼   │ given up
 //!   aborted ◀── everything before frozen            rolled back ◀─ frozen ◀─ noticed (the way back)
+//!
+//!   completed: kept ◀── resting (its grace) ─▶ cleaning ─▶ cleaned
 //! ```
 //!
 //! `Frozen` is written before the freeze is published, and its proof before the cutover
@@ -56,6 +58,21 @@ pub enum Phase {
     Settling {
         settled: Settled,
     },
+    /// The target keeps the keys; what the source holds of them stays for now.
+    Resting {
+        settled: Settled,
+        /// What is left until it goes.
+        grace_ms: u64,
+    },
+    /// The source forgets what it does not own any more (W47).
+    Cleaning {
+        settled: Settled,
+    },
+    /// It has.
+    Cleaned {
+        settled: Settled,
+    },
+    /// The target keeps the keys, and what the source holds of them stays there.
     Completed {
         settled: Settled,
     },
@@ -112,19 +129,41 @@ pub struct Proven {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    BarrierPublished { generation: Generation },
+    BarrierPublished {
+        generation: Generation,
+    },
     BarrierAcknowledged,
     Copied,
     CaughtUp,
-    Verified { back_from: Position },
+    Verified {
+        back_from: Position,
+    },
     Differs,
-    NoticePublished { generation: Generation },
-    Freezing { generation: Generation },
-    Proven { proven: Proven },
+    NoticePublished {
+        generation: Generation,
+    },
+    Freezing {
+        generation: Generation,
+    },
+    Proven {
+        proven: Proven,
+    },
     CutOver,
     GivenUp,
-    Completed,
-    Aborted { why: String },
+    /// `None`: what the source holds is kept.
+    Completed {
+        grace_ms: Option<u64>,
+    },
+    Rested {
+        grace_ms: u64,
+    },
+    GraceOver,
+    Cleaned,
+    /// Nothing more goes from the source.
+    Kept,
+    Aborted {
+        why: String,
+    },
 }
 
 /// Who may take shoppers' writes.
@@ -188,7 +227,11 @@ impl Phase {
             | Phase::RolledBack { .. } => WriteOwner::Source,
             Phase::Noticed { way, .. } => way.write_owner(),
             Phase::Frozen { .. } => WriteOwner::Nobody,
-            Phase::Settling { .. } | Phase::Completed { .. } => WriteOwner::Target,
+            Phase::Settling { .. }
+            | Phase::Resting { .. }
+            | Phase::Cleaning { .. }
+            | Phase::Cleaned { .. }
+            | Phase::Completed { .. } => WriteOwner::Target,
         }
     }
 
@@ -202,7 +245,9 @@ impl Phase {
             Phase::Noticed { .. } => "noticed",
             Phase::Frozen { .. } => "frozen",
             Phase::Settling { .. } => "settling",
-            Phase::Completed { .. } => "completed",
+            Phase::Resting { .. } | Phase::Completed { .. } => "completed",
+            Phase::Cleaning { .. } => "cleaning up",
+            Phase::Cleaned { .. } => "cleaned up",
             Phase::Aborted { .. } => "aborted",
             Phase::RolledBack { .. } => "rolled back",
         }
@@ -211,7 +256,10 @@ impl Phase {
     /// Whether nothing follows any more. Its keys may be moved by others then (W30).
     pub fn is_over(&self) -> bool {
         match self {
-            Phase::Completed { .. } | Phase::Aborted { .. } | Phase::RolledBack { .. } => true,
+            Phase::Cleaned { .. }
+            | Phase::Completed { .. }
+            | Phase::Aborted { .. }
+            | Phase::RolledBack { .. } => true,
             Phase::Planned { .. }
             | Phase::Backfilling { .. }
             | Phase::CatchingUp { .. }
@@ -219,8 +267,20 @@ impl Phase {
             | Phase::Ready { .. }
             | Phase::Noticed { .. }
             | Phase::Frozen { .. }
-            | Phase::Settling { .. } => false,
+            | Phase::Settling { .. }
+            | Phase::Resting { .. }
+            | Phase::Cleaning { .. } => false,
         }
+    }
+
+    /// Whether all that is left is to clean the source: then only its keys there are not free for others (W47).
+    pub fn is_tidying(&self) -> bool {
+        matches!(self, Phase::Resting { .. } | Phase::Cleaning { .. })
+    }
+
+    /// Whether the keys may still be given to the target for the first time.
+    pub fn precedes_its_cutover(&self) -> bool {
+        self.accepts(Wish::Abort).is_ok() && !self.is_tidying()
     }
 
     /// Whether an operator may wish it now; otherwise why not, and what to do.
@@ -246,7 +306,12 @@ impl Phase {
                 },
                 Wish::Abort,
             ) => Ok(()),
-            (Phase::Settling { .. }, Wish::Rollback | Wish::Complete) => Ok(()),
+            (Phase::Settling { .. }, Wish::Rollback | Wish::Complete)
+            | (Phase::Resting { .. }, Wish::Complete | Wish::Abort)
+            | (Phase::Cleaning { .. }, Wish::Abort) => Ok(()),
+            (Phase::Cleaning { .. }, Wish::Complete) => {
+                Err("its source is being cleaned up: abort that to keep what is left there")
+            }
             (Phase::Settling { .. }, Wish::Abort | Wish::Cutover) => {
                 Err("it has cut over already: roll it back or complete it")
             }
@@ -270,8 +335,9 @@ impl Phase {
                 | Phase::Ready { .. },
                 Wish::Rollback | Wish::Complete,
             ) => Err("it has not cut over yet: abort it, or cut over first"),
-            (
-                Phase::Completed { .. },
+            (Phase::Resting { .. } | Phase::Cleaning { .. }, Wish::Cutover | Wish::Rollback)
+            | (
+                Phase::Completed { .. } | Phase::Cleaned { .. },
                 Wish::Cutover | Wish::Rollback | Wish::Abort | Wish::Complete,
             ) => Err("it is completed: start a move in the other direction to bring the keys back"),
             (
@@ -285,8 +351,9 @@ impl Phase {
     #[must_use]
     pub fn step(&self, event: Event) -> Option<Phase> {
         if let Event::Aborted { why } = event {
-            let accepted = self.accepts(Wish::Abort).is_ok();
-            return accepted.then_some(Phase::Aborted { why });
+            return self
+                .precedes_its_cutover()
+                .then_some(Phase::Aborted { why });
         }
         match self {
             Phase::Planned { barrier } => match (barrier, event) {
@@ -326,6 +393,11 @@ impl Phase {
             },
             Phase::Noticed { way, generation } => match event {
                 Event::Differs | Event::GivenUp => Some(way.before()),
+                // The one before was too long ago.
+                Event::NoticePublished { generation } => Some(Phase::Noticed {
+                    way: way.clone(),
+                    generation,
+                }),
                 Event::Freezing { generation: next } => Some(frozen(way, *generation, next, None)),
                 _ => None,
             },
@@ -353,13 +425,38 @@ impl Phase {
                     },
                     generation,
                 }),
-                Event::Completed => Some(Phase::Completed {
-                    settled: settled.clone(),
-                }),
+                Event::Completed { grace_ms } => Some(completed(settled, grace_ms)),
                 _ => None,
             },
-            Phase::Completed { .. } | Phase::Aborted { .. } | Phase::RolledBack { .. } => None,
+            Phase::Resting { settled, .. } => match event {
+                Event::Completed { grace_ms } => Some(completed(settled, grace_ms)),
+                Event::Rested { grace_ms } => Some(completed(settled, Some(grace_ms))),
+                Event::GraceOver => Some(Phase::Cleaning {
+                    settled: settled.clone(),
+                }),
+                Event::Kept => Some(completed(settled, None)),
+                _ => None,
+            },
+            Phase::Cleaning { settled } => match event {
+                Event::Cleaned => Some(Phase::Cleaned {
+                    settled: settled.clone(),
+                }),
+                Event::Kept => Some(completed(settled, None)),
+                _ => None,
+            },
+            Phase::Cleaned { .. }
+            | Phase::Completed { .. }
+            | Phase::Aborted { .. }
+            | Phase::RolledBack { .. } => None,
         }
+    }
+}
+
+fn completed(settled: &Settled, grace_ms: Option<u64>) -> Phase {
+    let settled = settled.clone();
+    match grace_ms {
+        Some(grace_ms) => Phase::Resting { settled, grace_ms },
+        None => Phase::Completed { settled },
     }
 }
 

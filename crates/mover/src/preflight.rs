@@ -1,5 +1,7 @@
 //! What must hold before a move begins, and while the keys are still the source's.
 
+mod whole;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -8,7 +10,10 @@ use layout::{Collection, Scope, Slot};
 use router::{CollectionMap, Cut, Map, MapError, ShardName};
 
 use crate::error::{MoveError, Unfit};
-use crate::plan::{FREEZE_MS_MAX, Plan, overlap};
+use crate::plan::{End, FREEZE_MS_MAX, Moved, Plan, overlap};
+use crate::side::{Role, Side};
+
+pub(crate) use whole::PIECES_MAX;
 
 pub type Shards = BTreeMap<ShardName, Arc<dyn Engine>>;
 
@@ -18,38 +23,49 @@ pub async fn preflight(plan: &Plan, map: &Map, shards: &Shards) -> Result<(), Mo
         let freeze_ms_max = plan.freeze_ms_max;
         return Err(Unfit::Budget { freeze_ms_max }.into());
     }
-    if plan.source == plan.target {
-        let shard = plan.source.clone();
+    let sources = plan.shards(End::Source);
+    if let Some(shard) = plan.shards(End::Target).intersection(&sources).next() {
+        let shard = ShardName::clone(shard);
         return Err(Unfit::SameShard { shard }.into());
     }
-    for shard in [&plan.source, &plan.target] {
-        let engine = engine_of(shards, shard)?;
-        let capabilities = engine.capabilities();
-        let shard = shard.clone();
-        if !capabilities.collections.contains(&plan.collection) {
-            let collection = plan.collection;
-            return Err(Unfit::NoTable { shard, collection }.into());
-        }
-        if plan.collection == Collection::Products && capabilities.stock == Stock::Unsupported {
-            return Err(Unfit::NoStock { shard }.into());
-        }
-        if capabilities.journal == JournalKind::Unsupported {
-            return Err(Unfit::NoJournal { shard }.into());
+    for end in [End::Source, End::Target] {
+        for shard in plan.shards(end) {
+            can_serve(plan.collection, shard, engine_of(shards, shard)?.as_ref())?;
         }
     }
-    is_all_on(plan, map, &plan.source)?;
+    is_all_at(plan, map, End::Source)?;
+    if let Moved::Whole { source, target, .. } = &plan.moved {
+        whole::check(plan.collection, source, target, shards)?;
+        whole::check_histories(plan, shards).await?;
+    }
     let collection = map.collection(plan.collection).map_err(Unfit::Map)?;
-    if collection.frozen.iter().any(|it| overlap(it, &plan.scope)) {
+    let is_frozen = |scope: &Scope| overlap(scope, plan.scope());
+    if collection.frozen.iter().any(is_frozen) {
         return Err(Unfit::Frozen.into());
     }
     // That both answer, and that their journals can be read from here.
-    for shard in [&plan.source, &plan.target] {
-        let engine = engine_of(shards, shard)?;
+    for end in [End::Source, End::Target] {
+        let engine = engine_at(plan, end, Role::Entered, shards)?;
         let read = async { engine.journal_read(&engine.journal_end().await?, 1).await };
         read.await.map_err(|source| MoveError::Engine {
-            shard: shard.clone(),
+            end: plan.called(end),
             source,
         })?;
+    }
+    Ok(())
+}
+
+fn can_serve(collection: Collection, shard: &ShardName, engine: &dyn Engine) -> Result<(), Unfit> {
+    let capabilities = engine.capabilities();
+    let shard = shard.clone();
+    if !capabilities.collections.contains(&collection) {
+        return Err(Unfit::NoTable { shard, collection });
+    }
+    if collection == Collection::Products && capabilities.stock == Stock::Unsupported {
+        return Err(Unfit::NoStock { shard });
+    }
+    if capabilities.journal == JournalKind::Unsupported {
+        return Err(Unfit::NoJournal { shard });
     }
     Ok(())
 }
@@ -63,24 +79,72 @@ pub(crate) fn engine_of<'a>(
     })
 }
 
-/// Whether the map gives every key of the scope to the shard.
-pub(crate) fn is_all_on(plan: &Plan, map: &Map, shard: &ShardName) -> Result<(), Unfit> {
+/// One end of the plan as one engine.
+pub(crate) fn engine_at(
+    plan: &Plan,
+    end: End,
+    role: Role,
+    shards: &Shards,
+) -> Result<Arc<dyn Engine>, Unfit> {
+    let (placement, other) = match (&plan.moved, end) {
+        (Moved::Keys { source, .. }, End::Source) => return Ok(engine_of(shards, source)?.clone()),
+        (Moved::Keys { target, .. }, End::Target) => return Ok(engine_of(shards, target)?.clone()),
+        (Moved::Whole { source, target, .. }, End::Source) => (source, target),
+        (Moved::Whole { source, target, .. }, End::Target) => (target, source),
+    };
+    let side = Side::open(plan.collection, placement, other, role, shards)?;
+    let side = match plan.history(end) {
+        Some(history) => side.with_history(history, shards)?,
+        None => side,
+    };
+    Ok(Arc::new(side))
+}
+
+/// Whether the map gives every key of the plan to this end.
+pub(crate) fn is_all_at(plan: &Plan, map: &Map, end: End) -> Result<(), Unfit> {
     let collection = map.collection(plan.collection)?;
-    let owners = match &plan.scope {
+    match (&plan.moved, end) {
+        (Moved::Keys { scope, source, .. }, End::Source) => {
+            is_all_on(plan.collection, scope, collection, source)
+        }
+        (Moved::Keys { scope, target, .. }, End::Target) => {
+            is_all_on(plan.collection, scope, collection, target)
+        }
+        (Moved::Whole { source, .. }, End::Source) => is_placed(collection, source),
+        (Moved::Whole { target, .. }, End::Target) => is_placed(collection, target),
+    }
+}
+
+fn is_placed(collection: &CollectionMap, placement: &CollectionMap) -> Result<(), Unfit> {
+    match collection.placement() == *placement {
+        true => Ok(()),
+        false => Err(Unfit::PlacedOtherwise {
+            layout: placement.layout.clone(),
+        }),
+    }
+}
+
+fn is_all_on(
+    name: Collection,
+    scope: &Scope,
+    collection: &CollectionMap,
+    shard: &ShardName,
+) -> Result<(), Unfit> {
+    let owners = match scope {
         Scope::All => collection.shards(),
         Scope::Keys(keys) => keys.iter().map(|key| collection.owner(key)).collect(),
         Scope::Slots(_) | Scope::Range { .. } => {
             // The cut moves, the pins stay: a pinned key would be copied and not moved.
-            let inside = |key: &&layout::ShardKey| plan.scope.contains(key);
+            let inside = |key: &&layout::ShardKey| scope.contains(key);
             if let Some(key) = collection.pinned.keys().find(inside) {
                 let key = key.to_string();
                 return Err(Unfit::PinnedInside { key });
             }
-            owners_by_cut(plan, collection)?
+            owners_by_cut(name, scope, collection)?
         }
     };
     if owners.is_empty() {
-        let collection = plan.collection;
+        let collection = name;
         return Err(MapError::EmptyScope { collection }.into());
     }
     match owners.into_iter().find(|owner| *owner != shard) {
@@ -93,14 +157,15 @@ pub(crate) fn is_all_on(plan: &Plan, map: &Map, shard: &ShardName) -> Result<(),
 }
 
 fn owners_by_cut<'a>(
-    plan: &Plan,
+    name: Collection,
+    scope: &Scope,
     collection: &'a CollectionMap,
 ) -> Result<BTreeSet<&'a ShardName>, Unfit> {
     let other_cut = |wanted| MapError::OtherCut {
-        collection: plan.collection,
+        collection: name,
         wanted,
     };
-    match (&plan.scope, &collection.cut) {
+    match (scope, &collection.cut) {
         (Scope::Slots(moved), Cut::Slots(runs)) => {
             let is_moved = |slot: &Slot| moved.iter().any(|range| range.contains(*slot));
             let owner = |slot: Slot| runs.iter().find(|run| run.slots.contains(slot));

@@ -6,9 +6,13 @@ use feed::tenure::{Tenured, WorkName};
 use serde::{Deserialize, Serialize};
 
 use crate::error::MoveError;
+use crate::forecast::Forecast;
+use crate::freeze::FreezeParts;
 use crate::phase::Phase;
+use crate::pins::Pins;
 use crate::plan::{MoveName, Plan};
-use crate::wish::{CutoverTime, Pace, Wish};
+use crate::throttle::{Pacing, Throttle};
+use crate::wish::{CutoverTime, Grace, Pace, Wish};
 
 /// The longest reason that is kept.
 const REASON_CHARACTERS_MAX: usize = 400;
@@ -18,25 +22,37 @@ const REASON_CHARACTERS_MAX: usize = 400;
 pub struct MoveState {
     pub plan: Plan,
     pub phase: Phase,
+    /// The mover's wall clock when the first position was about to be taken. Marks are kept
+    /// from here on (W26); nothing else is decided by it.
+    #[serde(default)]
+    pub began_at_unix_us: Option<i64>,
+    /// Those of the keys that were pinned before the cutover.
+    #[serde(default)]
+    pub pinned_before: Pins,
     pub pace: Pace,
     /// What the operator has asked for, until it is done or refused.
     pub wish: Option<Wish>,
     /// When it is to be wished without anybody asking; spent when it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cutover_time: Option<CutoverTime>,
+    /// What becomes of the source after the completion; `None`: what the limits say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace: Option<Grace>,
     pub throttle: Throttle,
+    /// `None`: not looked yet, or nobody here serves shoppers.
+    #[serde(default)]
+    pub felt_before: Option<FeltBefore>,
     /// The last cutover that did not come about.
     pub given_up: Option<GivenUp>,
     pub shown: Shown,
 }
 
-/// How fast is copied, and why not faster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What shoppers felt before the copy began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Throttle {
-    /// `None`: as fast as both sides allow.
-    pub records_per_second_max: Option<u32>,
-    pub reason: String,
+pub struct FeltBefore {
+    /// What 99 of 100 requests took; `None`: there were too few to tell.
+    pub p99_us: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +77,9 @@ pub struct Shown {
     pub lag_entries: u64,
     /// `None`: not caught up since this process took the move.
     pub lag_ms: Option<u64>,
+    /// Journals are needed from this moment of the mover's wall clock on; `None`: from the beginning.
+    #[serde(default)]
+    pub journal_from_unix_us: Option<i64>,
     pub differences: u64,
     /// Some of them, by name.
     pub differing: Vec<String>,
@@ -69,6 +88,21 @@ pub struct Shown {
     pub findings: Vec<String>,
     /// How long the last cutover froze the scope.
     pub freeze_ms: Option<u64>,
+    /// And where that time went; also of one that was given up.
+    #[serde(default)]
+    pub freeze_parts: FreezeParts,
+    /// What a freeze would take, as of the last time a cutover was near.
+    #[serde(default)]
+    pub forecast: Option<Forecast>,
+    /// How fast is copied now, and why not faster.
+    #[serde(default)]
+    pub pacing: Pacing,
+    /// Records that the source has forgotten after the completion.
+    #[serde(default)]
+    pub records_removed: u64,
+    /// Why the source is not cleaned yet although its grace is over.
+    #[serde(default)]
+    pub in_use: Option<String>,
     /// Why the last pass did not get on; `None`: it did.
     pub trouble: Option<String>,
 }
@@ -85,10 +119,14 @@ impl MoveState {
         MoveState {
             plan,
             phase: Phase::first(),
+            began_at_unix_us: None,
+            pinned_before: Pins::default(),
             pace: Pace::Running,
             wish: None,
             cutover_time: None,
+            grace: None,
             throttle: Throttle::default(),
+            felt_before: None,
             given_up: None,
             shown: Shown::default(),
         }
@@ -133,6 +171,28 @@ pub async fn ask(control: &dyn ControlStore, name: &MoveName, wish: Wish) -> Res
     .await
 }
 
+/// Completes it, or says anew what becomes of its source as long as that is not being cleaned.
+pub async fn complete(
+    control: &dyn ControlStore,
+    name: &MoveName,
+    grace: Option<Grace>,
+) -> Result<(), MoveError> {
+    amend(control, name, |state| {
+        let refused = |reason: &str| MoveError::Refused {
+            name: name.to_string(),
+            wished: Wish::Complete.name(),
+            reason: reason.to_owned(),
+        };
+        state.phase.accepts(Wish::Complete).map_err(refused)?;
+        Ok(MoveState {
+            wish: Some(Wish::Complete),
+            grace,
+            ..state.clone()
+        })
+    })
+    .await
+}
+
 /// Says when the move cuts over by itself; `None`: when somebody asks.
 pub async fn set_cutover_time(
     control: &dyn ControlStore,
@@ -141,7 +201,9 @@ pub async fn set_cutover_time(
 ) -> Result<(), MoveError> {
     amend(control, name, |state| {
         // Whoever may still abort it may still decide when it cuts over.
-        if let Err(reason) = state.phase.accepts(Wish::Abort) {
+        if !state.phase.precedes_its_cutover() {
+            let refused = state.phase.accepts(Wish::Cutover);
+            let reason = refused.err().unwrap_or("it has cut over already");
             return Err(MoveError::Refused {
                 name: name.to_string(),
                 wished: Wish::Cutover.name(),
@@ -178,8 +240,8 @@ pub async fn set_throttle(
     amend(control, name, |state| {
         Ok(MoveState {
             throttle: Throttle {
-                records_per_second_max: throttle.records_per_second_max,
                 reason: shortened(&throttle.reason),
+                ..throttle.clone()
             },
             ..state.clone()
         })

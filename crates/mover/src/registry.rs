@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use engine_api::ControlStore;
 use feed::tenure::Tenured;
-use router::MapKeeper;
+use router::{MapKeeper, ShardName};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{MoveError, Unfit};
-use crate::plan::{MoveName, Plan};
+use crate::plan::{End, MoveName, Moved, Plan};
 use crate::preflight::{Shards, preflight};
 use crate::record::{MoveState, work_name};
+use crate::throttle::Throttle;
 
 /// The name of the list in the control store.
 pub const MOVES_NAME: &str = "moves";
@@ -45,9 +46,19 @@ pub async fn start(
     name: &MoveName,
     plan: &Plan,
 ) -> Result<(), MoveError> {
+    start_with(control, shards, name, plan, &Throttle::default()).await
+}
+
+/// The same, throttled from its first record on.
+pub async fn start_with(
+    control: &Arc<dyn ControlStore>,
+    shards: &Shards,
+    name: &MoveName,
+    plan: &Plan,
+    throttle: &Throttle,
+) -> Result<(), MoveError> {
     let keeper = MapKeeper::new(control.clone());
     let control = control.as_ref();
-    let map = keeper.load().await?.ok_or(MoveError::NoMap)?;
     for _ in 0..CHANGE_ATTEMPTS_MAX {
         let (registry, number) = load(control).await?;
         let standing = record_of(control, name).await?;
@@ -56,9 +67,9 @@ pub async fn start(
             (Some(known), Some(_)) if known.plan == *plan => return Ok(()),
             // Somebody died between the list and the record.
             (Some(known), None) if known.plan == *plan => {
-                return Ok(work_name(name)?
-                    .begin(control, MoveState::first(plan.clone()))
-                    .await?);
+                let mut first = MoveState::first(plan.clone());
+                first.throttle = throttle.clone();
+                return Ok(work_name(name)?.begin(control, first).await?);
             }
             (None, None) => {}
             _ => {
@@ -66,8 +77,10 @@ pub async fn start(
                 return Err(MoveError::NameTaken { name });
             }
         }
-        preflight(plan, &map, shards).await?;
         let next = registry.with(control, name, plan).await?;
+        // After the other moves were seen to have ended: a map from before may not know yet what they came to.
+        let map = keeper.load().await?.ok_or(MoveError::NoMap)?;
+        preflight(plan, &map, shards).await?;
         let bytes = serde_json::to_vec(&next).expect("names and plans always become JSON");
         let set = control.compare_and_set(MOVES_NAME, number, bytes).await;
         // Whether it was set or somebody else was first: the next look finds it.
@@ -86,8 +99,7 @@ pub async fn check(
     name: &MoveName,
     plan: &Plan,
 ) -> Result<(), MoveError> {
-    let map = MapKeeper::new(control.clone()).load().await?;
-    let map = map.ok_or(MoveError::NoMap)?;
+    let keeper = MapKeeper::new(control.clone());
     let control = control.as_ref();
     let (registry, _) = load(control).await?;
     match registry.moves.iter().find(|other| other.name == *name) {
@@ -103,9 +115,9 @@ pub async fn check(
         }
         None => {}
     }
-    preflight(plan, &map, shards).await?;
     registry.with(control, name, plan).await?;
-    Ok(())
+    let map = keeper.load().await?.ok_or(MoveError::NoMap)?;
+    preflight(plan, &map, shards).await
 }
 
 /// Every move with its record, oldest first; without one it was never begun.
@@ -139,11 +151,21 @@ impl Registry {
         plan: &Plan,
     ) -> Result<Registry, MoveError> {
         let (mut running, mut ended) = (0, Vec::new());
-        for other in &self.moves {
+        for (place, other) in self.moves.iter().enumerate() {
             let record = record_of(control, &other.name).await?;
             let phase = record.map(|record| record.state.phase);
             if phase.as_ref().is_some_and(|phase| phase.is_over()) {
                 ended.push(other.name.clone());
+                continue;
+            }
+            if phase.as_ref().is_some_and(|phase| phase.is_tidying()) {
+                // What is brought to that shard now could be taken for what the move has left there (W47).
+                if let Some(shard) = self.to_be_cleaned(place, plan) {
+                    return Err(MoveError::Unfit(Unfit::ToBeCleaned {
+                        other: other.name.to_string(),
+                        shard: shard.clone(),
+                    }));
+                }
                 continue;
             }
             running += 1;
@@ -167,6 +189,25 @@ impl Registry {
             plan: plan.clone(),
         });
         Ok(self)
+    }
+}
+
+impl Registry {
+    /// A shard of the plan that the move at this place has yet to clean of some of the plan's keys. Scopes can be compared
+    /// only as long as no whole collection was placed by another shard key since.
+    fn to_be_cleaned<'a>(&'a self, place: usize, plan: &Plan) -> Option<&'a ShardName> {
+        let tidying = &self.moves[place].plan;
+        let placed = |later: &Registered| {
+            later.plan.collection == plan.collection
+                && matches!(later.plan.moved, Moved::Whole { .. })
+        };
+        let comparable = !self.moves[place + 1..].iter().any(placed);
+        if tidying.collection != plan.collection || (comparable && !tidying.overlaps(plan)) {
+            return None;
+        }
+        let touched = [End::Source, End::Target].map(|end| plan.shards(end));
+        let mut sources = tidying.shards(End::Source).into_iter();
+        sources.find(|shard| touched.iter().any(|shards| shards.contains(*shard)))
     }
 }
 

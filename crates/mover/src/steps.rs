@@ -2,7 +2,7 @@
 //!
 //! Not derived from the runner: it says what was promised, and a test holds the two together.
 
-use crate::plan::Plan;
+use crate::plan::{End, Plan};
 
 /// One step, and the phase in which it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,11 +15,10 @@ pub struct Step {
 pub fn steps(plan: &Plan) -> Vec<Step> {
     let Plan {
         collection,
-        source,
-        target,
         freeze_ms_max,
         ..
     } = plan;
+    let [source, target] = [End::Source, End::Target].map(|end| plan.called(end));
     let step = |phase, what: String| Step { phase, what };
     vec![
         step(
@@ -59,6 +58,21 @@ pub fn steps(plan: &Plan) -> Vec<Step> {
                 "{target} serves, {source} is kept up to date: it can be rolled back until it is completed"
             ),
         ),
-        step("completed", format!("{target} keeps the keys")),
+        step(
+            "completed",
+            format!(
+                "{target} keeps the keys; after a grace the next steps follow, unless somebody wants them not to"
+            ),
+        ),
+        step(
+            "cleaning up",
+            format!(
+                "remove from {source} what it does not own any more, once nobody can read it there"
+            ),
+        ),
+        step(
+            "cleaned up",
+            format!("{source} holds nothing of what was moved"),
+        ),
     ]
 }

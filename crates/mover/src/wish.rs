@@ -12,13 +12,16 @@ const MICROS_PER_MINUTE: i64 = 60_000_000;
 /// that was meant for the night is done at noon.
 pub const CUTOVER_WINDOW_MINUTES: u16 = 60;
 
+/// The longest grace: thirty days.
+pub const GRACE_MS_MAX: u64 = 720 * 3_600_000;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wish {
     Cutover,
     /// Another cutover, back to the source.
     Rollback,
-    /// Before the cutover: nothing has changed for shoppers.
+    /// Before the cutover: nothing has changed for shoppers. After the completion: what is left at the source stays.
     Abort,
     /// The target keeps the keys; there is no way back any more.
     Complete,
@@ -42,6 +45,48 @@ impl Wish {
             Wish::Complete => "completed",
         }
     }
+}
+
+/// What becomes of what a completed move leaves at its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grace {
+    /// It goes after so long.
+    Ms(u64),
+    /// It stays.
+    Keep,
+}
+
+impl Grace {
+    /// `90s`, `10m`, `2h` or `keep`, as it is typed.
+    pub fn parse(text: &str) -> Result<Grace, NoGrace> {
+        let no_grace = || NoGrace {
+            text: text.to_owned(),
+        };
+        if text == "keep" {
+            return Ok(Grace::Keep);
+        }
+        let unit_ms = match text.chars().last() {
+            Some('s') => 1_000,
+            Some('m') => 60_000,
+            Some('h') => 3_600_000,
+            _ => return Err(no_grace()),
+        };
+        let digits = &text[..text.len() - 1];
+        let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number: u64 = digits.parse().ok().filter(|_| plain).ok_or_else(no_grace)?;
+        let ms = number.checked_mul(unit_ms).ok_or_else(no_grace)?;
+        match ms <= GRACE_MS_MAX {
+            true => Ok(Grace::Ms(ms)),
+            false => Err(no_grace()),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no time to wait: write it as 90s, 10m or 2h, at most 720h")]
+pub struct NoGrace {
+    text: String,
 }
 
 /// When a move that is ready cuts over by itself, once. If that is given up, the operator decides.
@@ -169,5 +214,31 @@ mod tests {
         assert_eq!(text, r#"{"at":"23:05"}"#);
         let read: CutoverTime = serde_json::from_str(&text).unwrap();
         assert_eq!(read, CutoverTime::At(time));
+    }
+
+    #[test]
+    fn a_grace_is_a_number_with_a_unit() {
+        fn check(text: &str, expected: Option<Grace>) {
+            assert_eq!(Grace::parse(text).ok(), expected, "{text}");
+        }
+        check("0s", Some(Grace::Ms(0)));
+        check("90s", Some(Grace::Ms(90_000)));
+        check("10m", Some(Grace::Ms(600_000)));
+        check("720h", Some(Grace::Ms(GRACE_MS_MAX)));
+        check("keep", Some(Grace::Keep));
+        for text in [
+            "",
+            "s",
+            "10",
+            "721h",
+            "+1s",
+            "1.5h",
+            "99999999999999999999s",
+            "1é",
+        ] {
+            check(text, None);
+        }
+        let error = Grace::parse("soon").unwrap_err().to_string();
+        assert!(error.contains("10m"), "{error}");
     }
 }

@@ -7,9 +7,10 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine_api::{Engine, FenceKind, JournalEvent, Position};
+use engine_api::{Engine, FenceKind, JournalEvent, Patience, Position, RowFault, Stray};
+use layout::Collection;
 use mover::{Mover, Pass, Plan, Wish, certificate};
-use support::{Shop, Stop, Wire, name};
+use support::{Shop, Stop, Wire, cart_key, name};
 use tokio::sync::Semaphore;
 
 /// Longer than any step of a move takes here: who has not moved on by then is dead.
@@ -104,6 +105,16 @@ async fn wherever_a_mover_dies_in_a_rollback_nothing_is_lost() {
     assert!(deaths > 60, "{deaths}");
 }
 
+/// Between the pages of a cleaning too.
+#[tokio::test(start_paused = true)]
+async fn wherever_a_mover_dies_while_it_cleans_up_another_goes_on() {
+    for fence in [FenceKind::InStore, FenceKind::ByLease] {
+        let story = (&["settling"][..], Wish::Complete, "settling", "cleaned up");
+        let deaths = at_each_call(fence, 1, story).await;
+        assert!(deaths > 30, "{deaths}");
+    }
+}
+
 /// Answers get lost, of writes that happened: everything a mover does may be done again.
 #[tokio::test(start_paused = true)]
 async fn a_mover_behind_a_bad_cable_gets_there_and_back() {
@@ -141,7 +152,9 @@ async fn stopped_before(shop: &Shop, call: &str, skip: usize) -> (Arc<Semaphore>
     }
     let (gate, arrived) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (waits, tells) = (gate.clone(), arrived.clone());
+    let process = wire.clone();
     wire.before(call, || async move {
+        let _still = process.stand_still().await;
         tells.add_permits(1);
         waits.acquire().await.unwrap().forget();
     });
@@ -246,4 +259,36 @@ async fn a_cutover_whose_mover_died_right_after_it_is_recognised() {
     shop.ask(Wish::Rollback).await;
     shop.drive(&mut second, "rolled back").await;
     shop.judge("recognised, and rolled back").await;
+}
+
+/// An image that a mover died over has left a row, and is another one when the next mover brings it.
+#[tokio::test(start_paused = true)]
+async fn rows_that_a_dead_mover_left_are_dropped_and_later_ones_are_named() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut first = shop.mover_over(&wire);
+    shop.drive(&mut first, "backfilling").await;
+    drop(first);
+    let too_many = Stray {
+        collection: Collection::Carts,
+        id: cart_key(1).id,
+        table: "carts_by_user".to_owned(),
+        fault: RowFault::Outgrown,
+        patience: Patience::Without,
+        row: b"a row".to_vec(),
+    };
+    wire.stray_on("target", too_many.clone());
+    let mut second = shop.mover_over(&wire);
+    shop.drive(&mut second, "ready").await;
+    assert!(!wire.has_strays(), "the row is still there");
+    // Nobody has died since: this one is somebody's doing.
+    wire.stray_on("target", too_many.clone());
+    shop.drive(&mut second, "verifying").await;
+    for _ in 0..100 {
+        second.pass().await.unwrap();
+        tokio::time::sleep(PAUSE).await;
+    }
+    assert_eq!(shop.phase().await, "verifying");
+    assert_eq!(shop.state().await.shown.differing, [too_many.to_string()]);
 }

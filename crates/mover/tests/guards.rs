@@ -7,11 +7,14 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine_api::{ControlStore, Engine, Maintenance, Timestamp};
+use engine_api::{
+    ChangeKind, ControlStore, Engine, FenceKind, JournalEvent, Maintenance, Revision, Timestamp,
+    World, Writer,
+};
 use layout::{Collection, Scope};
 use mover::{
-    MoveError, MoveName, Mover, Pace, Phase, Plan, Unfit, Wish, ask, check, list, list_unless,
-    set_pace, start, status,
+    Direction, MoveError, MoveName, Moved, Mover, Pace, Phase, Plan, Unfit, Wish, ask, certificate,
+    check, list, list_unless, set_pace, start, status,
 };
 use router::Edit;
 use support::{Shop, Wire, cart_key, keep, moving_cart, name, shard, slots};
@@ -146,6 +149,113 @@ async fn a_freeze_past_its_budget_is_given_up_and_writers_go_on() {
     shop.cut_over(&mut mover).await;
     writers.stop().await;
     shop.judge("at the second attempt").await;
+}
+
+/// W16: where the store fences nobody writes behind the seal, but who has not heard of the freeze still reads there.
+#[tokio::test(start_paused = true)]
+async fn keys_are_not_given_away_before_everybody_has_heard_of_the_freeze() {
+    let shop = Shop::open().await;
+    let reader = shop.second_router("reader").await;
+    let keeping = keep(&reader);
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut mover = shop.mover_over(&wire);
+    shop.drive(&mut mover, "ready").await;
+    shop.ask(Wish::Cutover).await;
+    shop.drive(&mut mover, "noticed").await;
+    // It was heard of a moment ago, and stands still when the keys are frozen.
+    wire.before("source.raise_fence", || async move { keeping.abort() });
+    shop.drive(&mut mover, "verifying").await;
+    let state = shop.state().await;
+    let given_up = state.given_up.unwrap();
+    assert!(given_up.why.contains("budget of 100 ms"), "{given_up:?}");
+    let parts = state.shown.freeze_parts;
+    assert!(parts.proof_us.is_some(), "{parts:?}");
+    assert_eq!(parts.leases_us, None);
+    assert_eq!(shop.owner().await, "source");
+    // Without it the next attempt comes through.
+    shop.cut_over(&mut mover).await;
+}
+
+/// E18: an entry whose change was never made must not keep a move from its cutover for long.
+#[tokio::test(start_paused = true)]
+async fn behind_the_seal_an_entry_that_nothing_shows_is_not_waited_for() {
+    let shop = Shop::fenced(FenceKind::ByLease).await;
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut mover = shop.mover_over(&wire);
+    shop.drive(&mut mover, "ready").await;
+    let (seal, never) = (wire.clone(), shop.world.now());
+    wire.before("source.journal_end", move || async move {
+        seal.announce(JournalEvent::Changed {
+            key: cart_key(moving_cart()),
+            kind: ChangeKind::Written,
+            revision: Revision::at(never, Writer::numbered(9)),
+        });
+    });
+    shop.ask(Wish::Cutover).await;
+    shop.drive(&mut mover, "settling").await;
+    let state = shop.state().await;
+    assert_eq!(state.given_up, None);
+    let parts = state.shown.freeze_parts;
+    assert!(
+        parts.drain_us >= Some(25_000),
+        "it was waited for: {parts:?}"
+    );
+}
+
+/// A freeze that would not fit is not begun; the wish stands until it does.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_frozen_while_the_stores_are_too_slow_for_the_budget() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut mover = shop.mover_over(&wire);
+    shop.drive(&mut mover, "ready").await;
+    wire.slow_down(30);
+    shop.ask(Wish::Cutover).await;
+    let mut put_off = 0;
+    for _ in 0..600 {
+        mover.pass().await.unwrap();
+        assert!(!shop.is_frozen().await);
+        put_off += u32::from(shop.phase().await == "noticed");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(put_off > 0, "it came as far as the notice");
+    let state = shop.state().await;
+    assert_eq!(state.wish, Some(Wish::Cutover), "it stands");
+    let why = state.given_up.unwrap().why;
+    assert!(
+        why.contains("would take about") && why.contains("budget is 100 ms"),
+        "{why}"
+    );
+    let forecast = state.shown.forecast.unwrap();
+    assert!(forecast.total_us > 100_000, "{forecast:?}");
+    wire.slow_down(0);
+    shop.drive(&mut mover, "settling").await;
+    let state = shop.state().await;
+    assert!(state.shown.forecast.unwrap().total_us < 100_000);
+    assert!(state.shown.freeze_ms.unwrap() <= 100);
+}
+
+/// A notice that waited long for a process that died is given anew: nobody looks often because of it any more.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_frozen_on_a_notice_that_everybody_has_forgotten() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let mut mover = shop.mover();
+    shop.drive(&mut mover, "ready").await;
+    shop.ask(Wish::Cutover).await;
+    shop.drive(&mut mover, "noticed").await;
+    let first = shop.map().await.generation;
+    assert!(shop.map().await.followed_soon);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    shop.drive(&mut mover, "settling").await;
+    let control = shop.control.as_ref();
+    let certificate = certificate(control, &name(), Direction::Cutover).await;
+    let generations = certificate.unwrap().unwrap().content.generations;
+    assert!(generations.noticed > first, "{generations:?}");
+    assert!(!shop.map().await.followed_soon);
 }
 
 /// Where the budget ends while the proof is kept, the map is not published any more.
@@ -300,23 +410,27 @@ async fn two_moves_over_the_same_keys_are_refused_until_the_first_has_ended() {
         .await
         .unwrap();
     let mut same_name = shop.plan();
-    same_name.scope = slots(3_000, 3_100);
+    same_name.moved = shop.moved(slots(3_000, 3_100));
     let taken = start(&control, &shards, &name(), &same_name).await;
     assert!(
         matches!(taken, Err(MoveError::NameTaken { .. })),
         "{taken:?}"
     );
     let mut some = shop.plan();
-    some.scope = slots(2_047, 2_048);
+    some.moved = shop.moved(slots(2_047, 2_048));
     assert_eq!(overlapping(&some).await, "planned");
     let mut mover = shop.mover();
     shop.cut_over(&mut mover).await;
     // Settling: the keys are the target's by the map, and still have a way back (W30).
     let mut back = shop.plan();
-    (back.source, back.target) = (shard("target"), shard("source"));
+    back.moved = Moved::Keys {
+        scope: back.scope().clone(),
+        source: shard("target"),
+        target: shard("source"),
+    };
     assert_eq!(overlapping(&back).await, "settling");
     shop.ask(Wish::Complete).await;
-    shop.drive(&mut mover, "completed").await;
+    shop.drive(&mut mover, "cleaned up").await;
     check(&control, &shards, &second, &back).await.unwrap();
     assert_eq!(list(control.as_ref()).await.unwrap().len(), 1);
     start(&control, &shards, &second, &back).await.unwrap();
@@ -340,25 +454,28 @@ async fn a_plan_that_cannot_be_carried_out_is_refused_and_nothing_is_changed() {
         assert!(list(control.as_ref()).await.unwrap().is_empty());
         assert_eq!(shop.map().await.generation, map.generation);
     };
-    refused(&|plan| plan.target = shard("source"), "both source").await;
-    refused(
-        &|plan| plan.target = shard("moon"),
-        "moon is not configured",
-    )
-    .await;
-    let turned = |plan: &mut Plan| (plan.source, plan.target) = (shard("target"), shard("source"));
-    refused(&turned, "not all on target").await;
-    refused(
-        &|plan| plan.scope = Scope::Slots(Vec::new()),
-        "names no keys",
-    )
-    .await;
+    let between = |source: &str, target: &str, scope: Scope| Moved::Keys {
+        scope,
+        source: shard(source),
+        target: shard(target),
+    };
+    for (source, target, expected) in [
+        ("source", "source", "both have source"),
+        ("source", "moon", "moon is not configured"),
+        ("target", "source", "not all on target"),
+    ] {
+        let moved = between(source, target, support::moving());
+        refused(&|plan| plan.moved = moved.clone(), expected).await;
+    }
+    let none = between("source", "target", Scope::Slots(Vec::new()));
+    refused(&|plan| plan.moved = none.clone(), "names no keys").await;
     refused(&|plan| plan.freeze_ms_max = 0, "a freeze of 0 ms").await;
     let range = Scope::Range {
         from: None,
         to: None,
     };
-    refused(&|plan| plan.scope = range.clone(), "not cut by ranges").await;
+    let range = between("source", "target", range);
+    refused(&|plan| plan.moved = range.clone(), "not cut by ranges").await;
     refused(
         &|plan| plan.collection = Collection::Orders,
         "has no orders",
@@ -388,6 +505,32 @@ async fn a_plan_that_fits_no_longer_is_aborted_by_its_mover() {
         panic!("it is not aborted");
     };
     assert!(why.contains("is pinned inside the scope"), "{why}");
+}
+
+/// The keys went elsewhere while the start looked at other moves, such as the one that moved them.
+#[tokio::test(start_paused = true)]
+async fn a_plan_is_judged_by_the_map_that_stands_after_other_moves_have_ended() {
+    let shop = Shop::open().await;
+    let wire = Wire::endless();
+    let pin = Edit::Pin {
+        key: cart_key(moving_cart()).shard_key,
+        shard: shard("target"),
+    };
+    let next = shop.map().await.edited(&[(Collection::Carts, pin)]);
+    let (router, next) = (shop.router.clone(), next.unwrap());
+    let (control, shards) = (wire.control(&shop.control), shop.shards(&wire));
+    let (other, mut elsewhere) = (MoveName::new("other").unwrap(), shop.plan());
+    elsewhere.moved = shop.moved(slots(3_000, 3_100));
+    start(&control, &shards, &other, &elsewhere).await.unwrap();
+    wire.before("control.get.move-other", || async move {
+        router.publish(next).await.unwrap();
+    });
+    let started = start(&control, &shards, &name(), &shop.plan()).await;
+    assert!(
+        matches!(started, Err(MoveError::Unfit(Unfit::PinnedInside { .. }))),
+        "{started:?}"
+    );
+    assert_eq!(list(control.as_ref()).await.unwrap().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

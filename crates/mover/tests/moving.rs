@@ -4,15 +4,17 @@
 
 mod support;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine_api::{
-    Authority, Engine, EngineError, FenceKind, Revision, World, WriteContext, Writer,
+    Authority, ControlStore, Engine, EngineError, FenceKind, Revision, World, WriteContext, Writer,
 };
-use layout::Scope;
+use layout::{Collection, Scope};
 use mover::{
-    Direction, Pace, Pass, Plan, Throttle, Wish, certificate, set_pace, set_throttle, steps,
+    Direction, Latencies, Pace, Pass, Plan, Pressure, Throttle, Wish, certificate, set_pace,
+    set_throttle, start_with, steps,
 };
 use router::{Cut, RangeStart};
 use support::{CARTS, Shop, Wire, cart_key, keep, line, moving_cart, name, shard, write_one};
@@ -39,6 +41,8 @@ async fn a_move_under_writers_keeps_every_acknowledged_write() {
         shop.ask(Wish::Complete).await;
         shop.drive(&mut mover, "completed").await;
         shop.judge("completed").await;
+        shop.drive(&mut mover, "cleaned up").await;
+        shop.judge("cleaned up").await;
         assert_eq!(mover.pass().await.unwrap(), Pass::Ended);
         keeping.abort();
     }
@@ -96,7 +100,7 @@ async fn every_kind_of_scope_is_moved_and_brought_back() {
         let writers = shop.writers();
         let story = format!("{scope:?}");
         shop.start_with(Plan {
-            scope,
+            moved: shop.moved(scope),
             ..shop.plan()
         })
         .await;
@@ -112,6 +116,8 @@ async fn every_kind_of_scope_is_moved_and_brought_back() {
         let map = shop.map().await;
         let all_back = (0..CARTS).all(|it| map.owner(&cart_key(it)).unwrap().as_str() == "source");
         assert!(all_back, "{story}");
+        let carts = map.collection(Collection::Carts).unwrap();
+        assert!(carts.pinned.is_empty(), "{story}: {:?}", carts.pinned);
         writers.stop().await;
         shop.judge(&story).await;
     }
@@ -144,6 +150,48 @@ async fn a_cutover_and_a_rollback_leave_certificates_that_hold() {
     assert!(rollback.verify());
     assert!(rollback.content.generations.published > generations.published);
     writers.stop().await;
+}
+
+/// What clients saw is told by every process, by its own count.
+#[tokio::test(start_paused = true)]
+async fn the_certificate_tells_how_long_every_process_held_requests() {
+    let shop = Shop::open().await;
+    let (second, idle) = (
+        shop.second_router("second").await,
+        shop.second_router("idle").await,
+    );
+    let keeping = [keep(&second), keep(&idle)];
+    let writers = shop.writers_every(Duration::from_millis(1));
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut mover = shop.mover_over(&wire);
+    // Behind the freeze there is time for some to come.
+    let (router, ledger) = (second.clone(), shop.ledger.clone());
+    wire.before("source.raise_fence", || async move {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let writing = async move { write_one(&router, &ledger, moving_cart(), 60, 1).await };
+        tokio::spawn(writing);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    });
+    shop.cut_over(&mut mover).await;
+    writers.stop().await;
+    let control = shop.control.as_ref();
+    let kept = certificate(control, &name(), Direction::Cutover).await;
+    let content = kept.unwrap().unwrap().content;
+    let stall = content.stall.unwrap();
+    assert_eq!(stall.silent, Vec::<String>::new());
+    let held = |process: &str| {
+        let mut all = stall.processes.iter();
+        all.find(|it| it.process == process).unwrap().held
+    };
+    assert!(held("first").requests > 0, "{stall:?}");
+    assert_eq!(held("second").requests, 1, "{stall:?}");
+    assert_eq!(held("idle").requests, 0, "{stall:?}");
+    assert!(held("second").max_us >= 20_000, "{stall:?}");
+    assert!(stall.all.max_us <= 1_000 * (content.freeze_ms.unwrap() + 10));
+    assert_eq!(second.stalls().count(), 1);
+    shop.judge("held and told").await;
+    keeping.iter().for_each(|keeping| keeping.abort());
 }
 
 /// W15: the fence in the store stands between a sleeper and the source.
@@ -255,6 +303,7 @@ async fn a_throttle_holds_and_may_be_changed_while_the_copy_runs() {
     let throttle = Throttle {
         records_per_second_max: Some(1),
         reason: "the sale begins at nine".to_owned(),
+        ..Throttle::default()
     };
     let control = shop.control.as_ref();
     set_throttle(control, &name(), throttle).await.unwrap();
@@ -271,6 +320,93 @@ async fn a_throttle_holds_and_may_be_changed_while_the_copy_runs() {
     let began = tokio::time::Instant::now();
     shop.drive(&mut mover, "ready").await;
     assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+/// From the first record on, and by weight as well.
+#[tokio::test(start_paused = true)]
+async fn a_move_may_be_throttled_by_bytes_from_its_beginning() {
+    let shop = Shop::open().await;
+    let throttle = Throttle {
+        bytes_per_second_max: Some(10),
+        reason: "a thin line".to_owned(),
+        ..Throttle::default()
+    };
+    let control: Arc<dyn ControlStore> = shop.control.clone();
+    let shards = shop.shards(&Wire::endless());
+    let started = start_with(&control, &shards, &name(), &shop.plan(), &throttle).await;
+    started.unwrap();
+    assert_eq!(shop.state().await.throttle, throttle);
+    let mut mover = shop.mover();
+    let began = tokio::time::Instant::now();
+    shop.drive(&mut mover, "catching up").await;
+    // A cart weighs more than ten bytes.
+    let records = shop.state().await.shown.records_copied;
+    let least = Duration::from_secs(records - 1);
+    assert!(
+        began.elapsed() >= least,
+        "{records} in {:?}",
+        began.elapsed()
+    );
+    assert_eq!(shop.state().await.shown.pacing.why, "a thin line");
+}
+
+/// Requests whose length the story sets.
+#[derive(Debug)]
+struct Shoppers {
+    world: Arc<support::StillWorld>,
+    counts: Mutex<(Duration, [u64; 2])>,
+    slow: AtomicBool,
+}
+
+impl Pressure for Shoppers {
+    fn requests(&self) -> Latencies {
+        let mut counts = self.counts.lock().unwrap();
+        let now = self.world.elapsed();
+        let came = u64::try_from((now - counts.0).as_millis()).unwrap();
+        counts.0 = now;
+        counts.1[usize::from(self.slow.load(Ordering::SeqCst))] += came;
+        Latencies(vec![(1_000, counts.1[0]), (9_000, counts.1[1])])
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_shoppers_feel_slows_down_and_says_why_until_they_do_not() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let shoppers = Arc::new(Shoppers {
+        world: shop.world.clone(),
+        counts: Mutex::default(),
+        slow: AtomicBool::new(false),
+    });
+    let mut mover = shop.mover_beside(&Wire::endless(), Some(shoppers.clone()));
+    shop.drive(&mut mover, "ready").await;
+    let state = shop.state().await;
+    let before = state.felt_before.unwrap().p99_us.unwrap();
+    assert!((900..=1_000).contains(&before), "{before}");
+    assert_eq!(state.shown.pacing.records_per_second, None);
+    assert_eq!(state.shown.pacing.p99_us_max, Some(before * 3 / 2));
+    shoppers.slow.store(true, Ordering::SeqCst);
+    let writers = shop.writers();
+    for _ in 0..300 {
+        mover.pass().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let pacing = shop.state().await.shown.pacing;
+    assert!(pacing.records_per_second.is_some(), "{pacing:?}");
+    assert!(
+        pacing.why.contains("shoppers' requests took more than"),
+        "{pacing:?}"
+    );
+    shoppers.slow.store(false, Ordering::SeqCst);
+    for _ in 0..1_200 {
+        mover.pass().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let pacing = shop.state().await.shown.pacing;
+    assert_eq!((pacing.records_per_second, pacing.why.as_str()), (None, ""));
+    shop.cut_over(&mut mover).await;
+    writers.stop().await;
+    shop.judge("throttled").await;
 }
 
 #[tokio::test(start_paused = true)]

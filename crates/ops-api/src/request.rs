@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | list, status | `GET /moves`, `GET /moves/NAME` |
 //! | plan, start | `POST /plan`, `POST /moves` with what is to be moved |
+//! | of whole collections | `POST /layout/plan`, `POST /layout/moves` with where they go |
 //! | pause, resume, throttle, cutover, rollback, complete, abort | `POST /moves/NAME/pause` … |
 //! | certificate | `GET /moves/NAME/certificate`, `GET /moves/NAME/rollback-certificate` |
 //! | shards, a new one | `GET /shards`, `POST /shards` |
@@ -22,6 +23,14 @@ pub enum Request {
         moved: Value,
     },
     Start {
+        moved: Value,
+    },
+    /// Of whole collections, to another layout. Changes nothing.
+    PlanLayout {
+        moved: Value,
+    },
+    /// The next collection, or the one that is named.
+    StartLayout {
         moved: Value,
     },
     List,
@@ -51,6 +60,11 @@ pub enum Asked {
         #[serde(default)]
         records_per_s: Option<u32>,
         #[serde(default)]
+        bytes_per_s: Option<u64>,
+        /// What 99 of 100 shoppers' requests may take meanwhile.
+        #[serde(default)]
+        p99_ms_max: Option<u32>,
+        #[serde(default)]
         reason: Option<String>,
     },
     Cutover {
@@ -59,7 +73,11 @@ pub enum Asked {
         when: Option<String>,
     },
     Rollback {},
-    Complete {},
+    Complete {
+        /// What becomes of the source: `10m`, `keep`; `None`: what the process that works for it has set.
+        #[serde(default)]
+        grace: Option<String>,
+    },
     Abort {},
 }
 
@@ -87,8 +105,12 @@ impl Request {
     /// Whether it changes something; such a request goes into the audit journal.
     pub fn changes(&self) -> bool {
         match self {
-            Request::Start { .. } | Request::Ask { .. } | Request::AddShard => true,
+            Request::Start { .. }
+            | Request::StartLayout { .. }
+            | Request::Ask { .. }
+            | Request::AddShard => true,
             Request::Plan { .. }
+            | Request::PlanLayout { .. }
             | Request::List
             | Request::Status { .. }
             | Request::Certificate { .. }
@@ -99,13 +121,16 @@ impl Request {
 
     pub(crate) fn to_wire(&self) -> Wire {
         let get = |path: String| (Method::Get, path, None);
+        let post = |path: &str, moved: &Value| (Method::Post, path.to_owned(), Some(moved.clone()));
         let of_move = |name: &str, rest: &str| {
             let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
             format!("/moves/{name}{rest}")
         };
         let (method, path, body) = match self {
-            Request::Plan { moved } => (Method::Post, "/plan".to_owned(), Some(moved.clone())),
-            Request::Start { moved } => (Method::Post, "/moves".to_owned(), Some(moved.clone())),
+            Request::Plan { moved } => post("/plan", moved),
+            Request::Start { moved } => post("/moves", moved),
+            Request::PlanLayout { moved } => post("/layout/plan", moved),
+            Request::StartLayout { moved } => post("/layout/moves", moved),
             Request::List => get("/moves".to_owned()),
             Request::Status { name } => get(of_move(name, "")),
             Request::Ask { name, asked } => {
@@ -131,6 +156,8 @@ impl Request {
         match (method, segments.as_slice()) {
             (Method::Post, ["plan"]) => Ok(Request::Plan { moved: body()? }),
             (Method::Post, ["moves"]) => Ok(Request::Start { moved: body()? }),
+            (Method::Post, ["layout", "plan"]) => Ok(Request::PlanLayout { moved: body()? }),
+            (Method::Post, ["layout", "moves"]) => Ok(Request::StartLayout { moved: body()? }),
             (Method::Get, ["moves"]) => Ok(Request::List),
             (Method::Get, ["moves", name]) => Ok(Request::Status { name: text(name)? }),
             (Method::Get, ["moves", name, "certificate"]) => Ok(Request::Certificate {
@@ -150,7 +177,7 @@ impl Request {
             (Method::Get, ["audit"]) => Ok(Request::Audit),
             _ => Err(Refusal::new(
                 Kind::NotFound,
-                "there is nothing here: ask /moves, /plan, /shards or /audit",
+                "there is nothing here: ask /moves, /plan, /layout, /shards or /audit",
             )),
         }
     }
@@ -206,13 +233,21 @@ mod tests {
             Request::Plan {
                 moved: moved.clone(),
             },
-            Request::Start { moved },
+            Request::Start {
+                moved: moved.clone(),
+            },
+            Request::PlanLayout {
+                moved: moved.clone(),
+            },
+            Request::StartLayout { moved },
             Request::List,
             Request::Status { name: name() },
             ask(Asked::Pause {}),
             ask(Asked::Resume {}),
             ask(Asked::Throttle {
                 records_per_s: Some(7),
+                bytes_per_s: Some(7_000),
+                p99_ms_max: None,
                 reason: Some("quietly".to_owned()),
             }),
             ask(Asked::Cutover { when: None }),
@@ -220,7 +255,10 @@ mod tests {
                 when: Some("03:00".to_owned()),
             }),
             ask(Asked::Rollback {}),
-            ask(Asked::Complete {}),
+            ask(Asked::Complete { grace: None }),
+            ask(Asked::Complete {
+                grace: Some("10m".to_owned()),
+            }),
             ask(Asked::Abort {}),
             Request::Certificate {
                 name: name(),

@@ -60,6 +60,8 @@ async fn a_request_arrives_with_who_asks_and_a_refusal_comes_back_in_words() {
     let served = Served::start().await;
     let asked = Asked::Throttle {
         records_per_s: Some(7),
+        bytes_per_s: None,
+        p99_ms_max: Some(20),
         reason: None,
     };
     let request = Request::Ask {

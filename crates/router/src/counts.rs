@@ -20,6 +20,8 @@ pub struct RouterCounts {
     pub unknown_outcomes: Counter,
     /// Reads that were answered by another's.
     pub reads_joined: Counter,
+    /// Requests whose key was made under another shard key.
+    pub rekeyed: Counter,
     pub read_restarts: Counter,
     pub listing_restarts: Counter,
     /// Requests that ended because their time was over before an attempt.

@@ -1,6 +1,6 @@
 //! What a request can end with, and what the caller may do about it.
 
-use engine_api::{EngineError, Remedy, Revision};
+use engine_api::{EngineError, Generation, Remedy, Revision};
 
 use crate::keeper::KeeperError;
 use crate::lease::LeaseError;
@@ -36,6 +36,15 @@ pub enum RouterError {
         first_shard: ShardName,
         other: String,
         other_shard: ShardName,
+    },
+    /// Nothing was changed. Told only between the read path and those who look the record up by its id.
+    #[error("{key} was keyed under another shard key: look the record up again")]
+    Rekeyed { key: String },
+    /// Nothing was changed.
+    #[error("this was to be written under map {under}, and {standing} stands now: look again")]
+    OtherMap {
+        under: Generation,
+        standing: Generation,
     },
     #[error("{held_requests_max} requests wait for frozen keys already: try again later")]
     HoldFull { held_requests_max: usize },
@@ -84,6 +93,7 @@ impl RouterError {
             | RouterError::TooManyReaders { .. }
             | RouterError::ShardBusy { .. }
             | RouterError::OutOfTime => Remedy::Retry,
+            RouterError::Rekeyed { .. } | RouterError::OtherMap { .. } => Remedy::RefreshMap,
             RouterError::OutcomeUnknown { .. } => Remedy::ReadBack,
             RouterError::Engine { source, .. } => source.remedy(),
             RouterError::Keeper(error) => error.remedy(),

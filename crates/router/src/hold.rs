@@ -4,13 +4,15 @@
 //! changes; one of all the held ones looks into the control store each
 //! `hold_poll_ms`, because the map may be published by another process.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use engine_api::Generation;
+
 use crate::error::RouterError;
 use crate::map::Map;
-use crate::router::Router;
+use crate::router::{Core, Router};
 
 /// How long one request may still be held, over all its holds.
 #[derive(Debug, Default)]
@@ -29,7 +31,7 @@ impl Router {
         if goes_on(&self.map()) {
             return Ok(());
         }
-        let _place = self.take_place()?;
+        let _place = self.take_place(self.map().generation)?;
         let deadline = *budget
             .deadline
             .get_or_insert_with(|| self.world.elapsed() + self.limits.hold());
@@ -76,7 +78,7 @@ impl Router {
         }
     }
 
-    fn take_place(&self) -> Result<Place<'_>, RouterError> {
+    fn take_place(&self, under: Generation) -> Result<Place<'_>, RouterError> {
         let held_requests_max = self.limits.held_requests_max;
         if self.held.fetch_add(1, Ordering::AcqRel) >= held_requests_max {
             self.held.fetch_sub(1, Ordering::AcqRel);
@@ -84,16 +86,26 @@ impl Router {
             return Err(RouterError::HoldFull { held_requests_max });
         }
         self.counts.held.add_one();
-        Ok(Place(&self.held))
+        Ok(Place {
+            core: &self.core,
+            under,
+            since: self.world.elapsed(),
+        })
     }
 }
 
-/// Given back also when the held request is dropped.
-struct Place<'a>(&'a AtomicUsize);
+/// Given back, and counted, also when the held request is dropped.
+struct Place<'a> {
+    core: &'a Core,
+    under: Generation,
+    since: Duration,
+}
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        let wait = self.core.world.elapsed().saturating_sub(self.since);
+        self.core.stalls.add(self.under, wait);
+        self.core.held.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

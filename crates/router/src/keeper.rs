@@ -24,6 +24,8 @@ pub struct MapKeeper {
     history: MapHistory,
     /// What was read last: a map is parsed once, not at every look.
     last_read: Mutex<Option<Standing>>,
+    /// Up to here everything is in the history.
+    remembered: Mutex<Generation>,
 }
 
 #[derive(Clone, Debug)]
@@ -73,6 +75,7 @@ impl MapKeeper {
             history: MapHistory::new(control.clone()),
             control,
             last_read: Mutex::new(None),
+            remembered: Mutex::new(Generation(0)),
         }
     }
 
@@ -84,6 +87,17 @@ impl MapKeeper {
     /// Publishes the map that follows the standing one. An `Ok` means that the
     /// map was published; any error but `OutcomeUnknown` that it was not.
     pub async fn publish(&self, map: &Map) -> Result<(), KeeperError> {
+        self.publish_at_once(map).await?;
+        if let Err(error) = self.remember(map).await {
+            // Whoever publishes the next one makes up for it.
+            tracing::debug!(%error, "a map is not in the history yet");
+        }
+        Ok(())
+    }
+
+    /// The same for one whom shoppers wait for: nothing is read that was read before, and
+    /// the map is not in the history yet (see [`MapKeeper::remember`]).
+    pub async fn publish_at_once(&self, map: &Map) -> Result<(), KeeperError> {
         map.check_shape()?;
         let bytes = map.to_json();
         if bytes.len() > CONTROL_BYTES_MAX {
@@ -92,7 +106,11 @@ impl MapKeeper {
                 most: CONTROL_BYTES_MAX,
             });
         }
-        let standing = self.standing().await?;
+        // Another's map in between makes the offer fail: it is against this number.
+        let standing = match self.last_read().filter(|known| known.is_before(map)) {
+            Some(known) => Some(known),
+            None => self.standing().await?,
+        };
         let current = standing
             .as_ref()
             .map_or(Generation(0), |standing| standing.map.generation);
@@ -103,14 +121,25 @@ impl MapKeeper {
             });
         }
         if let Some(standing) = &standing {
-            self.history.add(&standing.map).await?;
+            self.remember(&standing.map).await?;
         }
         self.offer(map, standing.map(|standing| standing.number), bytes)
-            .await?;
-        if let Err(error) = self.history.add(map).await {
-            // Whoever publishes the next one makes up for it.
-            tracing::debug!(%error, "a map is not in the history yet");
+            .await
+    }
+
+    /// Sees to it that a published map is in the history.
+    pub async fn remember(&self, map: &Map) -> Result<(), KeeperError> {
+        let remembered = || {
+            self.remembered
+                .lock()
+                .expect("no code panics while it holds the lock")
+        };
+        if *remembered() >= map.generation {
+            return Ok(());
         }
+        self.history.add(map).await?;
+        let mut remembered = remembered();
+        *remembered = map.generation.max(*remembered);
         Ok(())
     }
 
@@ -129,7 +158,11 @@ impl MapKeeper {
                 .compare_and_set(MAP_NAME, expected, bytes.clone())
                 .await
             {
-                Ok(SetOutcome::Set { .. }) => return Ok(()),
+                Ok(SetOutcome::Set { number }) => {
+                    let map = Arc::new(map.clone());
+                    self.know(Standing { number, map });
+                    return Ok(());
+                }
                 Ok(SetOutcome::Lost { current }) => {
                     let Some(reason) = lost_answer else {
                         return Err(KeeperError::Lost {
@@ -189,29 +222,37 @@ impl MapKeeper {
     }
 
     fn parse(&self, value: ControlValue) -> Result<Standing, KeeperError> {
-        let last_read = || {
-            self.last_read
-                .lock()
-                .expect("no code panics while it holds the lock")
-        };
-        if let Some(known) = last_read()
-            .as_ref()
-            .filter(|known| known.number == value.number)
-        {
-            return Ok(known.clone());
+        let known = self.last_read();
+        if let Some(known) = known.filter(|known| known.number == value.number) {
+            return Ok(known);
         }
         let map = Arc::new(Map::from_json(&value.bytes)?);
         let standing = Standing {
             number: value.number,
             map,
         };
-        let mut known = last_read();
-        if known
-            .as_ref()
-            .is_none_or(|known| known.number < standing.number)
-        {
-            *known = Some(standing.clone());
-        }
+        self.know(standing.clone());
         Ok(standing)
+    }
+
+    fn last_read(&self) -> Option<Standing> {
+        let last_read = self.last_read.lock();
+        let last_read = last_read.expect("no code panics while it holds the lock");
+        last_read.clone()
+    }
+
+    fn know(&self, standing: Standing) {
+        let last_read = self.last_read.lock();
+        let mut known = last_read.expect("no code panics while it holds the lock");
+        let is_newer = |known: &Standing| known.number < standing.number;
+        if known.as_ref().is_none_or(is_newer) {
+            *known = Some(standing);
+        }
+    }
+}
+
+impl Standing {
+    fn is_before(&self, map: &Map) -> bool {
+        self.map.generation.next() == map.generation
     }
 }

@@ -31,7 +31,7 @@ pub(crate) use flights::Flight;
 pub(crate) use holding::{Lease, Renewed, Taken};
 pub use judging::{LeaseJudge, LeaseSeen};
 pub use observing::Standing;
-pub(crate) use table::LeaseTable;
+pub(crate) use table::{LeaseTable, News};
 
 /// The name of the table in the control store.
 pub const LEASES_NAME: &str = "leases";

@@ -28,10 +28,12 @@ mod listing;
 pub mod map;
 mod probe;
 mod read;
+mod rekey;
 mod revisions;
 mod router;
 mod serving;
 mod shards;
+mod stalls;
 mod survey;
 mod write;
 
@@ -49,5 +51,6 @@ pub use map::{CollectionMap, Cut, Edit, Map, MapError, RangeStart, ShardName, Sl
 pub use revisions::{ClockError, REVISION_STRIPES, RevisionClock};
 pub use router::{MapView, Router, RouterConfig};
 pub use shards::{Added, SHARDS_ADDED_MAX};
+pub use stalls::{HeldFor, Waits};
 pub use survey::{SurveyPage, SurveyPlace};
 pub use write::Written;

@@ -66,6 +66,12 @@ pub struct Limits {
     pub lease_renew_ms: u64,
     /// How often a process with a lease looks for a new map.
     pub lease_look_ms: u64,
+    /// How often it looks while a map says that the next one is near, and while keys
+    /// are frozen: so much longer does every cutover take.
+    pub notice_look_ms: u64,
+    /// How long it does, counted from when it took that map: a notice that its mover
+    /// has forgotten costs nothing afterwards.
+    pub notice_ms_max: u64,
     /// How much longer than its holder others take a lease to run: what two
     /// machines' clocks may drift apart (W17).
     pub lease_margin_percent: u32,
@@ -108,6 +114,8 @@ impl Default for Limits {
             lease_ms: 30_000,
             lease_renew_ms: 1_000,
             lease_look_ms: 250,
+            notice_look_ms: 5,
+            notice_ms_max: 10_000,
             lease_margin_percent: 5,
             writer_rest_ms: 60_000,
         }
@@ -190,6 +198,8 @@ impl Limits {
                 self.lease_ms / LEASE_RENEWALS_LEAST,
             ),
             ("lease_look_ms", self.lease_look_ms, 1, self.lease_renew_ms),
+            ("notice_look_ms", self.notice_look_ms, 1, 1_000),
+            ("notice_ms_max", self.notice_ms_max, 0, DURATION_MS_MAX),
             (
                 "lease_margin_percent",
                 u64::from(self.lease_margin_percent),
@@ -235,6 +245,15 @@ impl Limits {
 
     pub(crate) fn lease_look(&self) -> Duration {
         Duration::from_millis(self.lease_look_ms)
+    }
+
+    /// Never more slowly than usual.
+    pub(crate) fn notice_look(&self) -> Duration {
+        Duration::from_millis(self.notice_look_ms.min(self.lease_look_ms))
+    }
+
+    pub(crate) fn notice(&self) -> Duration {
+        Duration::from_millis(self.notice_ms_max)
     }
 
     pub(crate) fn writer_rest(&self) -> Duration {

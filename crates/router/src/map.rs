@@ -32,6 +32,9 @@ pub struct Map {
     /// Why it was published; an edited map has none yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<Note>,
+    /// Another map is about to follow: who has this one looks for it often, for a while.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub followed_soon: bool,
     pub collections: BTreeMap<Collection, CollectionMap>,
 }
 
@@ -95,7 +98,17 @@ impl Map {
         Map {
             generation: Map::FIRST_GENERATION,
             note: None,
+            followed_soon: false,
             collections,
+        }
+    }
+
+    /// The same map as a notice that the next one is near.
+    #[must_use]
+    pub fn noticing(self) -> Map {
+        Map {
+            followed_soon: true,
+            ..self
         }
     }
 
@@ -138,24 +151,7 @@ impl Map {
         id: RecordId,
         header: &Fields,
     ) -> Result<RecordKey, MapError> {
-        let id_field = collection.id_field();
-        let cut = self.collection(collection)?;
-        if cut.shard_key == [id_field] {
-            return Ok(RecordKey::by_id(collection, id));
-        }
-        let value = |field: Field| {
-            if field == id_field {
-                Some(Value::text(id.as_str()))
-            } else {
-                header.get(field).cloned()
-            }
-        };
-        let shard_key = cut.shard_key_from(collection, value)?;
-        Ok(RecordKey {
-            collection,
-            id,
-            shard_key,
-        })
+        self.collection(collection)?.key_for(collection, id, header)
     }
 
     /// The full name of a record whose id alone routes it.
@@ -214,6 +210,41 @@ impl CollectionMap {
         self.cut.shards().chain(self.pinned.values()).collect()
     }
 
+    /// Where the keys are, without what is frozen for a moment.
+    #[must_use]
+    pub fn placement(&self) -> CollectionMap {
+        CollectionMap {
+            frozen: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// The full name of a record, its shard key taken from the id and the header.
+    pub fn key_for(
+        &self,
+        collection: Collection,
+        id: RecordId,
+        header: &Fields,
+    ) -> Result<RecordKey, MapError> {
+        let id_field = collection.id_field();
+        if self.shard_key == [id_field] {
+            return Ok(RecordKey::by_id(collection, id));
+        }
+        let value = |field: Field| {
+            if field == id_field {
+                Some(Value::text(id.as_str()))
+            } else {
+                header.get(field).cloned()
+            }
+        };
+        let shard_key = self.shard_key_from(collection, value)?;
+        Ok(RecordKey {
+            collection,
+            id,
+            shard_key,
+        })
+    }
+
     pub fn bucket_counts(&self) -> BucketCounts {
         BucketCounts::new(self.buckets.clone())
     }
@@ -258,7 +289,8 @@ impl Cut {
         Cut::Slots(edit::runs_of(owners))
     }
 
-    fn shard_of(&self, key: &ShardKey) -> &ShardName {
+    /// Where a key belongs that is not pinned.
+    pub fn shard_of(&self, key: &ShardKey) -> &ShardName {
         match self {
             Cut::Slots(runs) => {
                 let slot = key.slot();

@@ -14,6 +14,7 @@ use engine_api::{Aged, Because, Freshness, ReadContext, RecordKey, Served, Share
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::error::RouterError;
+use crate::rekey::fits;
 use crate::router::{MapView, Router, of_shard};
 use crate::serving::Owner;
 
@@ -72,7 +73,7 @@ impl Router {
         key: &RecordKey,
         freshness: Freshness,
     ) -> Result<Aged<Option<SharedRecord>>, RouterError> {
-        match self.read_at_once(key) {
+        let image = match self.read_at_once(key) {
             Some(image) => Ok(Aged::latest(image, Because::Asked)),
             None => {
                 let map = self.map();
@@ -81,6 +82,10 @@ impl Router {
                 let _place = self.enter(map.owner(key)?)?;
                 self.joined(key, freshness).await
             }
+        };
+        match image {
+            Err(RouterError::Rekeyed { .. }) => self.image_by_id(key, freshness).await,
+            image => image,
         }
     }
 
@@ -91,6 +96,9 @@ impl Router {
             return None;
         }
         let map = self.map();
+        if !fits(&map, key).ok()? {
+            return None;
+        }
         let context = ReadContext {
             now: self.world.now(),
             freshness: Freshness::Latest,
@@ -156,6 +164,10 @@ impl Router {
         let Some(passage) = self.set_out(&map)? else {
             return Ok(None);
         };
+        if !fits(&map, key)? {
+            let key = key.to_string();
+            return Err(RouterError::Rekeyed { key });
+        }
         let shard = map.owner(key)?;
         let (freshness, because) = self.within_the_map(freshness, held.since);
         let context = ReadContext {

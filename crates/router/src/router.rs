@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use engine_api::{ControlStore, Engine, EngineError, Generation, Remedy, World, Writer};
@@ -20,6 +20,7 @@ use crate::map::{Map, ShardName};
 use crate::read::Lanes;
 use crate::revisions::RevisionClock;
 use crate::shards::ShardTable;
+use crate::stalls::{HeldFor, Stalls, Waits};
 
 #[derive(Clone, Debug)]
 pub struct RouterConfig {
@@ -79,6 +80,7 @@ pub struct Core {
     pub(crate) lease: Option<Lease>,
     pub(crate) current: CurrentMap,
     pub(crate) held: AtomicUsize,
+    pub(crate) stalls: Stalls,
     pub(crate) lookout: Lookout,
     pub(crate) lanes: Lanes,
     pub(crate) counts: RouterCounts,
@@ -127,6 +129,7 @@ impl Router {
             lease,
             current: CurrentMap::new(map, since),
             held: AtomicUsize::new(0),
+            stalls: Stalls::default(),
             lookout: Lookout::default(),
             lanes: Lanes::default(),
             counts: RouterCounts::default(),
@@ -150,6 +153,20 @@ impl Router {
         &self.counts
     }
 
+    /// How long requests were held for frozen keys, since this process began.
+    pub fn stalls(&self) -> Waits {
+        self.stalls.all()
+    }
+
+    /// What this process has held for freezes that are over, the last few of them; empty
+    /// while requests are still held.
+    pub fn stalls_by_freeze(&self) -> Vec<HeldFor> {
+        match self.held.load(Ordering::Acquire) {
+            0 => self.stalls.before(self.map().generation),
+            _ => Vec::new(),
+        }
+    }
+
     /// Takes over the standing map if it is newer; wakes held requests.
     pub async fn refresh(&self) -> Result<Generation, RouterError> {
         let map = self.keeper.load().await?.ok_or(RouterError::NoMap)?;
@@ -171,12 +188,15 @@ impl Router {
         }
     }
 
-    fn install(&self, map: Arc<Map>) -> Result<Generation, RouterError> {
+    /// Takes over a map that was read from the control store, or published, by the caller,
+    /// if it is newer; wakes held requests.
+    pub fn install(&self, map: Arc<Map>) -> Result<Generation, RouterError> {
         let current = self.map().generation;
         if map.generation <= current {
             return Ok(current);
         }
         self.shards.check(&map)?;
+        self.stalls.look_at(&map);
         self.current.install(map, self.world.elapsed());
         Ok(self.map().generation)
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use engine_api::{Generation, RecordKey};
 use layout::Collection;
 
+use crate::current::Held;
 use crate::error::RouterError;
-use crate::lease::{Flight, Lease, LeaseState, Renewed, Taken, Term};
+use crate::lease::{Flight, Lease, LeaseState, News, Renewed, Taken, Term};
 use crate::map::Map;
 use crate::router::{MapView, Router};
 
@@ -16,6 +17,13 @@ use crate::router::{MapView, Router};
 pub(crate) struct Passage<'a> {
     pub(crate) generation: Generation,
     lease: Option<(Term, Flight<'a>)>,
+}
+
+/// Whether it is time to look for a new map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Due,
+    NotYet,
 }
 
 /// Whether the owner of the keys can change while this process holds its map.
@@ -98,9 +106,19 @@ impl Router {
             return;
         };
         let mut told = None;
+        let mut looked = None;
         loop {
             let (changed, landed) = (self.current.changed(), lease.flights.landed());
-            let failure = self.tend(lease).await.err();
+            // Woken by a map, or by an answer, there is no need to look for another.
+            let now = self.world.elapsed();
+            let look = match looked {
+                Some(at) if now.saturating_sub(at) < self.lease_pause() => Look::NotYet,
+                _ => Look::Due,
+            };
+            if look == Look::Due {
+                looked = Some(now);
+            }
+            let failure = self.tend(lease, look).await.err();
             // The same failure again and again is told once.
             if failure != told {
                 match &failure {
@@ -127,19 +145,25 @@ impl Router {
         }
     }
 
-    async fn tend(&self, lease: &Lease) -> Result<(), RouterError> {
+    async fn tend(&self, lease: &Lease, look: Look) -> Result<(), RouterError> {
         if lease.state() == LeaseState::RanOut {
             return self.take_new_term(lease).await;
         }
         // Who cannot read the map, or not serve under it, may still go on under
         // the one it has: whoever published the other waits.
-        let looked = self.refresh().await;
-        let (generation, shards) = (self.acknowledgeable(lease), self.shard_names());
-        let due = lease.renewal_is_due(generation, shards.len());
-        if due && lease.renew(generation, &shards).await? == Renewed::TermOver {
+        let looked = match look {
+            Look::Due => self.refresh().await.map(drop),
+            Look::NotYet => Ok(()),
+        };
+        let news = News {
+            generation: self.acknowledgeable(lease),
+            shards: self.shard_names(),
+            stalls: self.stalls_by_freeze(),
+        };
+        if lease.renewal_is_due(&news) && lease.renew(news).await? == Renewed::TermOver {
             return self.take_new_term(lease).await;
         }
-        looked.map(drop)
+        looked
     }
 
     async fn take_new_term(&self, lease: &Lease) -> Result<(), RouterError> {
@@ -162,13 +186,16 @@ impl Router {
         lease.flights.acknowledgeable(self.map().generation)
     }
 
-    /// While keys are frozen somebody waits for the acknowledgement.
+    /// While keys are frozen somebody waits for the acknowledgement, and shoppers for the
+    /// map that follows; after a notice they are about to.
     fn lease_pause(&self) -> Duration {
-        let map = self.map();
+        let Held { map, since } = self.current.held();
         let frozen = map.collections.values().any(|map| !map.frozen.is_empty());
-        match frozen {
-            true => self.limits.hold_poll(),
-            false => self.limits.lease_look(),
+        let is_fresh = self.world.elapsed().saturating_sub(since) < self.limits.notice();
+        match (frozen, map.followed_soon) {
+            (true, _) | (_, true) if is_fresh => self.limits.notice_look(),
+            (true, _) => self.limits.hold_poll(),
+            (false, _) => self.limits.lease_look(),
         }
     }
 }

@@ -10,12 +10,13 @@
 mod course;
 
 use engine_api::{
-    Authority, Change, EngineError, FenceKind, Generation, Outcome, RecordKey, Revision,
-    WriteContext,
+    Authority, Change, Decision, EngineError, FenceKind, Generation, Outcome, RecordKey, Revision,
+    WriteContext, decide,
 };
 
 use crate::error::RouterError;
 use crate::map::{Map, ShardName};
+use crate::rekey::{Rekeyed, all_fit};
 use crate::router::{Router, of_shard};
 use crate::serving::{Owner, Passage};
 use course::{Course, Step, check_shard_keys, expected_revision, is_frozen, one_owner};
@@ -71,16 +72,26 @@ impl Router {
         self.finish(Course::numbered(changes, number)).await
     }
 
+    /// Writes changes that rest on what the map of that generation says, and on nothing else: under any other map
+    /// nothing is sent, and the error is `OtherMap`.
+    pub async fn write_under(
+        &self,
+        changes: Vec<Change>,
+        floor: Revision,
+        generation: Generation,
+    ) -> Result<Written, RouterError> {
+        self.check_changes(&changes)?;
+        let floor = raised(floor, &changes);
+        self.finish(Course::under(changes, floor, generation)).await
+    }
+
     async fn write_all(
         &self,
         changes: Vec<Change>,
         floor: Revision,
     ) -> Result<Written, RouterError> {
         self.check_changes(&changes)?;
-        let floor = changes
-            .iter()
-            .filter_map(expected_revision)
-            .fold(floor, Revision::max);
+        let floor = raised(floor, &changes);
         self.finish(Course::new(changes, floor)).await
     }
 
@@ -97,6 +108,10 @@ impl Router {
     async fn attempt(&self, course: &mut Course) -> Result<Step, RouterError> {
         self.in_time()?;
         let map = self.map();
+        course.check_map(map.generation)?;
+        if !all_fit(&map, &course.changes)? {
+            return self.rekey(course, &map).await;
+        }
         check_shard_keys(&map, &course.changes)?;
         if is_frozen(&map, &course.changes)? {
             let changes = &course.changes;
@@ -122,6 +137,30 @@ impl Router {
         match trusted {
             Trusted::Answer(answer) => self.judge(course, &map, shard, revision, answer).await,
             Trusted::UnderAnotherMap => course.again_after_fence(self),
+        }
+    }
+
+    /// The shard key has changed since the changes were made: they go on under the keys
+    /// that their records have now. Of a record that lives nowhere every engine would
+    /// say the same.
+    async fn rekey(&self, course: &mut Course, map: &Map) -> Result<Step, RouterError> {
+        match self.rekeyed(map, &course.changes).await? {
+            Rekeyed::Changes(changes) => {
+                course.changes = changes;
+                course.again_after_fence(self)
+            }
+            Rekeyed::Nowhere(change) => {
+                let context = self.context(course, map)?;
+                let revision = context.revision;
+                let shard = map.owner(change.key())?;
+                let answer = match decide(None, &change, &context).map_err(of_shard(shard))? {
+                    Decision::Answer(outcome) => Ok(outcome),
+                    Decision::Write { .. } => Err(EngineError::Invalid {
+                        reason: format!("{} can be made without its header", change.key()),
+                    }),
+                };
+                self.judge(course, map, shard, revision, answer).await
+            }
         }
     }
 
@@ -300,4 +339,9 @@ fn name(outcome: &Outcome) -> &'static str {
         Outcome::TooManyParts { .. } => "the record has too many parts",
         Outcome::Stock(_) => "the stock refuses it",
     }
+}
+/// Above whatever the changes expect to find.
+fn raised(floor: Revision, changes: &[Change]) -> Revision {
+    let expected = changes.iter().filter_map(expected_revision);
+    expected.fold(floor, Revision::max)
 }

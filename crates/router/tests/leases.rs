@@ -69,7 +69,7 @@ async fn the_lease(shop: &Shop) -> LeaseSeen {
 }
 
 fn wait_later(shop: &Shop, generation: Generation) -> JoinHandle<Result<(), LeaseError>> {
-    let mut judge = judge(shop);
+    let judge = judge(shop);
     tokio::spawn(async move { judge.wait_for(generation, PATIENCE).await })
 }
 
@@ -365,6 +365,41 @@ async fn a_number_is_given_out_again_only_when_it_has_rested() {
     let late = open_one_more().await.unwrap();
     let late = written(&late, set_line("c", "P", 100)).await;
     assert!(numbers.contains(&late.revision.writer()));
+}
+
+/// A cutover waits for acknowledgements behind its freeze: who has its notice looks often, but not for ever.
+#[tokio::test(start_paused = true)]
+async fn after_a_notice_the_next_map_is_looked_for_often_for_a_while() {
+    let shop = shop_by_lease().await;
+    let process = shop.leased_router("one").await;
+    keep(&process);
+    everyone_waits().await;
+    let notice = shop.router.map().edited(&[]).unwrap().noticing();
+    let notice = shop.router.publish(notice).await.unwrap();
+    passes(Duration::from_millis(300)).await;
+    assert_eq!(the_lease(&shop).await.generation, notice);
+
+    let frozen = publish(&shop, &freeze()).await;
+    passes(Duration::from_millis(6)).await;
+    assert_eq!(the_lease(&shop).await.generation, frozen);
+    let given = publish(&shop, &cut_over()).await;
+    passes(Duration::from_millis(6)).await;
+    assert_eq!(
+        process.map().generation,
+        given,
+        "its shoppers waited for it"
+    );
+
+    let notice = shop.router.map().edited(&[]).unwrap().noticing();
+    shop.router.publish(notice).await.unwrap();
+    passes(Duration::from_secs(20)).await;
+    let reads = shop.control.reads();
+    passes(Duration::from_secs(1)).await;
+    let looks = shop.control.reads() - reads;
+    assert!(
+        looks <= 8,
+        "a notice that was forgotten costs {looks} looks a second"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -89,6 +89,7 @@ fn map() -> impl Strategy<Value = Map> {
         Map {
             generation: Generation(generation),
             note: None,
+            followed_soon: generation % 2 == 0,
             collections: BTreeMap::from([(CARTS, carts)]),
         }
     })
@@ -371,4 +372,32 @@ fn a_key_that_goes_where_the_cut_has_it_is_not_pinned_any_more() {
         BTreeMap::from([(ShardKey::of_text("CART-1"), named("c"))])
     );
     assert_eq!(pins(&give(&elsewhere, "a")), BTreeMap::new());
+}
+
+#[test]
+fn another_placement_takes_everything_along_but_what_is_frozen() {
+    let old = CollectionMap::on_one_shard("one", vec![Field::CartId], named("a"));
+    let map = Map::first(BTreeMap::from([(CARTS, old)]));
+    let map = map
+        .pin(CARTS, ShardKey::of_text("hot"), &named("b"))
+        .unwrap();
+    let map = map.freeze(CARTS, Scope::All).unwrap();
+    let fields = vec![Field::UserId, Field::CartId];
+    let mut new = CollectionMap::cut_by("two", fields, Cut::even_slots(&[named("c"), named("d")]));
+    new.buckets = BTreeMap::from([("carts_by_user".to_owned(), 4)]);
+    let place = Edit::Place {
+        placement: new.clone(),
+    };
+    let next = map.edited(&[(CARTS, place)]).unwrap();
+    assert_eq!(next.generation, map.generation.next());
+    let placed = next.collection(CARTS).unwrap();
+    assert_eq!(placed.placement(), new, "no pin is left over");
+    assert_eq!(placed.frozen, [Scope::All]);
+    let empty = CollectionMap {
+        shard_key: Vec::new(),
+        ..new
+    };
+    let place = Edit::Place { placement: empty };
+    let refused = map.edited(&[(CARTS, place)]).unwrap_err();
+    assert_eq!(refused, MapError::NoShardKey { collection: CARTS });
 }

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use engine_api::{Generation, Remedy};
 use layout::{Collection, Field, Scope};
 use router::{
@@ -27,9 +29,8 @@ async fn of_two_publishers_one_wins() {
 
     shop.router.publish(to_b.clone()).await.unwrap();
     let error = other.publish(frozen).await.unwrap_err();
-    let expected = KeeperError::NotNext {
-        offered: Generation(2),
-        current: Generation(2),
+    let expected = KeeperError::Lost {
+        current: Some(Arc::new(to_b.clone())),
     };
     assert_eq!(error, RouterError::Keeper(expected));
     assert_eq!(error.remedy(), Remedy::RefreshMap);

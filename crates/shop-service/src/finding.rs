@@ -1,9 +1,7 @@
 //! From an id to the record, wherever the layout keeps it.
 
-use engine_api::{
-    Aged, Because, Freshness, Query, RecordId, RecordKey, Served, SharedRecord, Timestamp,
-};
-use layout::{AccessPath, Collection, Fields, Value};
+use engine_api::{Aged, Freshness, RecordId, RecordKey, SharedRecord, Timestamp};
+use layout::{Collection, Fields};
 use router::MapError;
 
 use crate::error::ShopError;
@@ -53,24 +51,9 @@ impl Shop {
         match self.router.map().key_for(collection, record_id(id), hints) {
             Ok(key) => Ok(self.router.get_aged(&key, freshness).await?),
             Err(MapError::ShardKeyFieldMissing { .. }) => {
-                let path = AccessPath::by_id(collection);
-                let mut query = Query::first(path, vec![Value::text(id)], 1);
-                let mut served = Served::Latest(Because::Asked);
-                loop {
-                    let page = self.router.query_aged(&query, freshness).await?;
-                    served = served.and(page.served);
-                    let mut page = page.answer;
-                    let answer = match (page.records.pop(), page.next) {
-                        (Some(record), _) => Some(record.into()),
-                        // Copies that are not their shard's own may stand before it.
-                        (None, Some(next)) => {
-                            query = query.after(next);
-                            continue;
-                        }
-                        (None, None) => None,
-                    };
-                    return Ok(Aged { answer, served });
-                }
+                let id = record_id(id);
+                let found = self.router.found(collection, &id, freshness);
+                Ok(found.await?.map(|found| found.map(SharedRecord::from)))
             }
             Err(error) => Err(ShopError::Store(error.into())),
         }

@@ -14,6 +14,8 @@
 
 mod archive;
 
+mod rest;
+
 mod recall;
 
 mod reading;
@@ -21,11 +23,13 @@ mod reading;
 use std::sync::Arc;
 
 use engine_api::Engine;
+use layout::Collection;
 use model::OrderStatus;
-use router::ShardName;
+use router::{Map, ShardName};
 
 pub use archive::{archive_feed, archive_feed_name};
-pub(crate) use recall::{Recalled, numbered_key};
+pub(crate) use recall::{Making, Recalled, numbered_key};
+pub use rest::{Rest, RestError};
 
 use crate::records::status_text;
 
@@ -36,6 +40,10 @@ pub struct OrderHistory {
     shard: ShardName,
     engine: Arc<dyn Engine>,
     statuses: Vec<OrderStatus>,
+    /// Whose orders it belongs to; `None`: whatever layout they have.
+    layout: Option<String>,
+    /// Who knows whether orders stay where they are; `None`: they always do.
+    rest: Option<Arc<dyn Rest>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +64,42 @@ impl OrderHistory {
             shard,
             engine,
             statuses: statuses.collect::<Result<_, _>>()?,
+            layout: None,
+            rest: None,
         })
+    }
+
+    /// The same for the orders of one layout: a move may give them another one, whose
+    /// finished orders are elsewhere, or stay.
+    #[must_use]
+    pub fn of_layout(self, layout: &str) -> OrderHistory {
+        OrderHistory {
+            layout: Some(layout.to_owned()),
+            ..self
+        }
+    }
+
+    /// The same where orders may be moved to another layout: nothing is archived meanwhile.
+    #[must_use]
+    pub fn resting(self, rest: Arc<dyn Rest>) -> OrderHistory {
+        OrderHistory {
+            rest: Some(rest),
+            ..self
+        }
+    }
+
+    /// Whose finished orders are here, if it is of one layout.
+    pub fn layout(&self) -> Option<&str> {
+        self.layout.as_deref()
+    }
+
+    /// Whether the map has orders in the layout that this history is of.
+    pub(crate) fn is_of(&self, map: &Map) -> bool {
+        let Some(layout) = &self.layout else {
+            return true;
+        };
+        let orders = map.collections.get(&Collection::Orders);
+        orders.is_some_and(|orders| orders.layout == *layout)
     }
 
     pub fn shard(&self) -> &ShardName {

@@ -37,7 +37,7 @@ mod reconcile;
 
 pub use carts::{ItemWish, Merge, MergeEnd};
 pub use error::{Noun, ShopError};
-pub use history::{HistoryError, OrderHistory, archive_feed, archive_feed_name};
+pub use history::{HistoryError, OrderHistory, Rest, RestError, archive_feed, archive_feed_name};
 pub use orders::{LineWish, OrderWish, Placed};
 pub use policies::Policies;
 pub use products::ProductWish;

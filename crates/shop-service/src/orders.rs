@@ -180,10 +180,17 @@ impl Shop {
         query: &Query,
         freshness: Freshness,
     ) -> Result<Aged<Page>, ShopError> {
-        match &self.history {
-            None => Ok(self.router.query_aged(query, freshness).await?),
-            Some(history) => self.page_with_history(history, query, freshness).await,
+        for _ in 0..ATTEMPTS_MAX {
+            let map = self.router.map();
+            let page = match self.history_under(&map) {
+                None => self.router.query_aged(query, freshness).await?,
+                Some(history) => self.page_with_history(history, query, freshness).await?,
+            };
+            if self.still_under(&map) {
+                return Ok(page);
+            }
         }
+        Err(ShopError::Contended)
     }
 
     pub(crate) fn listed_orders(&self, page: Page) -> Result<Listing<Order>, ShopError> {
@@ -209,16 +216,20 @@ impl Shop {
         freshness: Freshness,
     ) -> Result<Aged<Option<SharedRecord>>, ShopError> {
         let hints = order_hints(id, user);
-        let live = self.find_aged(Collection::Orders, id.as_str(), &hints, freshness);
-        let live = live.await?;
-        let answer = match live.answer {
-            Some(record) => Some(record),
-            None => self.archived_order(id, user).await?,
-        };
-        Ok(Aged {
-            answer,
-            served: live.served,
-        })
+        for _ in 0..ATTEMPTS_MAX {
+            let map = self.router.map();
+            let live = self.find_aged(Collection::Orders, id.as_str(), &hints, freshness);
+            let live = live.await?;
+            if live.answer.is_some() {
+                return Ok(live);
+            }
+            let history = self.history_under(&map);
+            let answer = self.archived_order(history, id, user).await?;
+            if self.still_under(&map) {
+                return Ok(live.map(|_| answer));
+            }
+        }
+        Err(ShopError::Contended)
     }
 
     pub(crate) async fn live_order(
@@ -243,13 +254,19 @@ impl Shop {
         id: &OrderId,
         user: Option<&UserId>,
     ) -> Result<(Current, Place), ShopError> {
-        if let Some(record) = self.live_order(id, user).await? {
-            return Ok((Current::of(&record)?, Place::Live));
+        for _ in 0..ATTEMPTS_MAX {
+            let map = self.router.map();
+            if let Some(record) = self.live_order(id, user).await? {
+                return Ok((Current::of(&record)?, Place::Live));
+            }
+            let history = self.history_under(&map);
+            let archived = self.archived_order(history, id, user).await?;
+            if self.still_under(&map) {
+                let record = archived.ok_or_else(|| no_order(id))?;
+                return Ok((Current::of(&record)?, Place::History));
+            }
         }
-        match self.archived_order(id, user).await? {
-            Some(record) => Ok((Current::of(&record)?, Place::History)),
-            None => Err(no_order(id)),
-        }
+        Err(ShopError::Contended)
     }
 
     /// The conditional change of the order's record. `None`: somebody was faster.

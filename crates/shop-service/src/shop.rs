@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine_api::{Cursor, Memo, Page, Query, Record, Revision, SharedRecord, World};
-use router::{Precedence, Router};
+use router::{Map, Precedence, Router};
 
 use crate::carts::CartHints;
 use crate::error::ShopError;
@@ -40,7 +40,7 @@ pub struct Shared {
     pub(crate) world: Arc<dyn World>,
     pub(crate) settings: Settings,
     pub(crate) cart_hints: Arc<CartHints>,
-    pub(crate) history: Option<OrderHistory>,
+    histories: Vec<OrderHistory>,
     pub(crate) policies: Policies,
     pub(crate) read_counts: Arc<ReadCounts>,
 }
@@ -170,7 +170,7 @@ impl Shop {
                 world: config.world,
                 settings: config.settings,
                 cart_hints: Arc::default(),
-                history: None,
+                histories: Vec::new(),
                 policies: Policies::default(),
                 read_counts: Arc::default(),
             }),
@@ -187,10 +187,10 @@ impl Shop {
         }
     }
 
-    /// The same shop, whose finished orders are kept apart.
+    /// The same shop, whose finished orders are kept apart; of several histories each is of another layout.
     #[must_use]
     pub fn with_history(mut self, history: OrderHistory) -> Shop {
-        Arc::make_mut(&mut self.shared).history = Some(history);
+        Arc::make_mut(&mut self.shared).histories.push(history);
         self
     }
 
@@ -199,6 +199,26 @@ impl Shop {
     pub fn with_policies(mut self, policies: Policies) -> Shop {
         Arc::make_mut(&mut self.shared).policies = policies;
         self
+    }
+
+    /// Where finished orders are, if the layout that the map names for them keeps them apart.
+    pub(crate) fn history(&self) -> Option<&OrderHistory> {
+        self.history_under(&self.router.map())
+    }
+
+    pub(crate) fn history_under(&self, map: &Map) -> Option<&OrderHistory> {
+        self.histories.iter().find(|history| history.is_of(map))
+    }
+
+    /// Whether what was read since the map was looked at is of one map: a move may have given orders another layout in
+    /// between, and with it another history, or none (W46).
+    pub(crate) fn still_under(&self, map: &Map) -> bool {
+        self.histories.is_empty() || self.router.map().generation == map.generation
+    }
+
+    /// Whether orders are kept apart in some layout that this process knows.
+    pub(crate) fn knows_histories(&self) -> bool {
+        !self.histories.is_empty()
     }
 
     /// The shop as it is shown to a client who has seen the change `seen`. What reads

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use engine_api::memory::MemoryEngine;
 use engine_api::{
-    Capabilities, Change, Engine, EngineError, Fence, FenceKind, Freshness, JournalPage,
+    Capabilities, Change, Condemned, Engine, EngineError, Fence, FenceKind, Freshness, JournalPage,
     Maintained, Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext, Record,
     RecordKey, Scan, ScanPage, Seal, Timestamp, Together, WriteContext,
 };
@@ -165,6 +165,21 @@ impl Server {
         Ok(seal)
     }
 
+    async fn forget(
+        &self,
+        condemned: &[Condemned],
+        context: WriteContext,
+    ) -> Result<u64, EngineError> {
+        let gone = self.memory.forget(condemned, context).await?;
+        if gone > 0 {
+            self.recording.with(|history| {
+                history.note(format!("{} forgets {gone} records", self.shard));
+                history.moving.forgotten += gone;
+            });
+        }
+        Ok(gone)
+    }
+
     async fn claim_term(&self, term: MoverTerm) -> Result<(), EngineError> {
         self.memory.claim_term(term.clone()).await?;
         self.recording.with(|history| {
@@ -291,6 +306,33 @@ impl Engine for FaultyEngine {
         let serve = move || {
             let (server, term) = (Arc::clone(&server), term.clone());
             async move { server.claim_term(term).await }
+        };
+        self.link.send(Call::Writes, serve).await
+    }
+
+    async fn condemn(
+        &self,
+        keys: &[RecordKey],
+        context: WriteContext,
+    ) -> Result<Vec<Condemned>, EngineError> {
+        let (server, keys) = (Arc::clone(&self.server), keys.to_vec());
+        let serve = move || {
+            let (server, keys, context) = (Arc::clone(&server), keys.clone(), context.clone());
+            async move { server.memory.condemn(&keys, context).await }
+        };
+        self.link.send(Call::Writes, serve).await
+    }
+
+    async fn forget(
+        &self,
+        condemned: &[Condemned],
+        context: WriteContext,
+    ) -> Result<u64, EngineError> {
+        let (server, condemned) = (Arc::clone(&self.server), condemned.to_vec());
+        let serve = move || {
+            let (server, condemned) = (Arc::clone(&server), condemned.clone());
+            let context = context.clone();
+            async move { server.forget(&condemned, context).await }
         };
         self.link.send(Call::Writes, serve).await
     }

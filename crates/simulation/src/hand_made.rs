@@ -136,7 +136,7 @@ impl Mover {
     /// Until no router answers under an older map any more (W18).
     async fn wait_for_routers(&self, generation: Generation) -> Result<(), Stop> {
         let (control, world) = (Arc::clone(&self.control), Arc::clone(&self.world));
-        let mut judge = LeaseJudge::new(control, world, &self.limits);
+        let judge = LeaseJudge::new(control, world, &self.limits);
         match judge.wait_for(generation, PATIENCE).await {
             Ok(()) => {
                 let term = self.term();

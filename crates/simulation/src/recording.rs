@@ -73,6 +73,8 @@ pub struct Moving {
     pub stood_still: u64,
     pub wishes_refused: u64,
     pub starts_refused: u64,
+    /// Records that sources have forgotten after a completion.
+    pub forgotten: u64,
 }
 
 /// What all sweepers of a seed did.

@@ -116,7 +116,8 @@ impl Site {
         };
         let feed = |(name, engine): (&ShardName, &Arc<dyn Engine>)| {
             let control = Arc::clone(&self.control);
-            let feed = archive_feed(shop, name, Arc::clone(engine), control, limits.clone())?;
+            let (history, engine) = (self.history.as_ref()?, Arc::clone(engine));
+            let feed = archive_feed(shop, history, name, engine, control, limits.clone());
             Some(feed.expect("the limits hold"))
         };
         self.shards.iter().filter_map(feed).collect()

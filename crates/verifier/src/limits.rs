@@ -17,6 +17,8 @@ pub struct Limits {
     pub suspects_max: usize,
     /// Suspects that are read again in one pass.
     pub looks_at_once_max: usize,
+    /// Suspects that are read at the same time.
+    pub reads_at_once_max: usize,
     /// Differences that are told by name; more are only counted.
     pub named_max: usize,
     /// How long the source must stand unchanged, and the target unequal, before that is a
@@ -43,6 +45,7 @@ impl Default for Limits {
             keys_at_once_max: 200_000,
             suspects_max: 100_000,
             looks_at_once_max: 64,
+            reads_at_once_max: 16,
             named_max: 1_000,
             lag_ms_max: 5_000,
             round_pause_ms: 10_000,
@@ -63,6 +66,7 @@ impl Limits {
             ("keys_at_once_max", self.keys_at_once_max, 10_000_000),
             ("suspects_max", self.suspects_max, 10_000_000),
             ("looks_at_once_max", self.looks_at_once_max, 1_000),
+            ("reads_at_once_max", self.reads_at_once_max, 1_000),
             ("named_max", self.named_max, 100_000),
         ] {
             if !(1..=most).contains(&value) {

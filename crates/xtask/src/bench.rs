@@ -15,7 +15,7 @@ use crate::verdict::{BadInput, Verdict};
 use crate::workspace::Workspace;
 
 /// Benchmarks that start the product's own program.
-const PRODUCT_STARTERS: [&str; 3] = ["http", "overload", "processes"];
+const PRODUCT_STARTERS: [&str; 4] = ["http", "moves", "overload", "processes"];
 
 #[derive(Debug, Args)]
 pub struct Options {

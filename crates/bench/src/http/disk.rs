@@ -45,13 +45,22 @@ pub fn directory_bytes(path: &Path) -> anyhow::Result<u64> {
 }
 
 pub fn resident_bytes(process: u32) -> anyhow::Result<u64> {
+    status_bytes(process, "VmRSS:")
+}
+
+/// The most that it ever had.
+pub fn resident_most_bytes(process: u32) -> anyhow::Result<u64> {
+    status_bytes(process, "VmHWM:")
+}
+
+fn status_bytes(process: u32, line: &str) -> anyhow::Result<u64> {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(&path).with_context(|| path.clone())?;
     let kilobytes: u64 = status
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .find_map(|told| told.strip_prefix(line))
         .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse().ok())
-        .with_context(|| format!("{path} does not say VmRSS"))?;
+        .with_context(|| format!("{path} does not say {line}"))?;
     Ok(kilobytes * 1024)
 }
 

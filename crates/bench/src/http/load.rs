@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -56,7 +57,7 @@ impl Tally {
         }
     }
 
-    fn count(&mut self, waited: Duration, judged: Result<(), String>) {
+    pub fn count(&mut self, waited: Duration, judged: Result<(), String>) {
         self.answers += 1;
         let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
         self.latency.saturating_record(micros);
@@ -160,8 +161,21 @@ pub fn open<C: Caller>(
     rate: u64,
     length: Duration,
 ) -> anyhow::Result<OpenTally> {
+    let never = Arc::new(AtomicBool::new(false));
+    open_until(address, callers, rate, length, &never)
+}
+
+/// The same until somebody says stop, or the time is over.
+pub fn open_until<C: Caller>(
+    address: SocketAddr,
+    callers: Vec<C>,
+    rate: u64,
+    length: Duration,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<OpenTally> {
     ensure!(rate > 0, "a rate of 0 sends nothing");
-    let due_total = (length.as_secs_f64() * rate as f64) as u64;
+    let due_most = (length.as_secs_f64() * rate as f64) as u64;
+    let due_total = Arc::new(AtomicU64::new(due_most));
     let mut tally = runtime()?.block_on(async {
         let mut lines = open_lines(address, callers).await?;
         // Uncounted: a connection that the server has not yet taken up would make the first request late.
@@ -171,16 +185,17 @@ pub fn open<C: Caller>(
         let permits = Arc::new(Semaphore::new(0));
         let begin = Instant::now();
         let ticker = {
-            let permits = permits.clone();
-            std::thread::spawn(move || tick(begin, rate, due_total, &permits))
+            let (permits, due_total, stop) = (permits.clone(), due_total.clone(), stop.clone());
+            std::thread::spawn(move || tick(begin, rate, &due_total, &permits, &stop))
         };
         let tasks = lines.into_iter().map(|mut line| {
             let (tally, taken, permits) = (&tally, &taken, &permits);
+            let due_total = &due_total;
             async move {
                 loop {
                     permits.acquire().await?.forget();
                     let ticket: u64 = taken.replace(taken.get() + 1);
-                    if ticket >= due_total {
+                    if ticket >= due_total.load(Ordering::Relaxed) {
                         return anyhow::Ok(());
                     }
                     let due = begin + Duration::from_secs_f64(ticket as f64 / rate as f64);
@@ -197,10 +212,11 @@ pub fn open<C: Caller>(
         ensure!(joined.is_ok(), "the thread of the schedule has panicked");
         anyhow::Ok(tally.into_inner())
     })?;
+    let due_total = due_total.load(Ordering::Relaxed);
     let unanswered = due_total.saturating_sub(tally.answers);
     let waited = u64::try_from(GRACE.as_micros()).unwrap_or(u64::MAX);
     tally.latency.saturating_record_n(waited, unanswered);
-    tally.length = length;
+    tally.length = Duration::from_secs_f64(due_total as f64 / rate as f64);
     Ok(OpenTally {
         answered: tally,
         unanswered,
@@ -220,15 +236,16 @@ async fn open_lines<C: Caller>(
 }
 
 /// A thread of its own: the timers of the runtime are a whole millisecond coarse.
-fn tick(begin: Instant, rate: u64, due_total: u64, permits: &Semaphore) {
-    let mut released = 0;
-    while released < due_total {
+fn tick(begin: Instant, rate: u64, due_total: &AtomicU64, permits: &Semaphore, stop: &AtomicBool) {
+    let (mut released, most) = (0, due_total.load(Ordering::Relaxed));
+    while released < most && !stop.load(Ordering::Relaxed) {
         let due = (begin.elapsed().as_secs_f64() * rate as f64) as u64 + 1;
-        let due = due.min(due_total);
+        let due = due.min(most);
         permits.add_permits((due - released) as usize);
         released = due;
         std::thread::sleep(TICK);
     }
+    due_total.store(released, Ordering::Relaxed);
     // Wakes everyone once more, to find that nothing is left.
     permits.add_permits(Semaphore::MAX_PERMITS / 2);
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use mover::FREEZE_MS_DEFAULT;
 
-use super::PlaceArguments;
+use super::{PlaceArguments, SettingsArguments};
 
 const MOVE_EXAMPLES: &str = "\
 Examples:
@@ -34,6 +34,9 @@ pub enum MoveCommand {
         #[command(flatten)]
         time: CutoverArguments,
     },
+    /// Move whole collections to another layout, shard key or engine
+    #[command(subcommand)]
+    Layout(LayoutMoveCommand),
     /// Show how far a move is, what differs, and why the last cutover was given up
     Status(NamedMoves),
     /// The same as it changes, until the move has ended: a picture on a terminal, lines elsewhere
@@ -62,9 +65,8 @@ pub enum MoveCommand {
     Throttle {
         #[command(flatten)]
         named: NamedMoves,
-        /// Records in a second, at most; without it, as fast as both sides allow
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-        records_per_s: Option<u32>,
+        #[command(flatten)]
+        most: Throttled,
         /// Why, for whoever looks at the status
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
@@ -81,12 +83,79 @@ pub enum MoveCommand {
     },
     /// Give the keys back to the source, after a cutover
     Rollback(NamedMoves),
-    /// Let the target keep the keys; there is no way back any more
-    Complete(NamedMoves),
-    /// End the move before its cutover
+    /// Let the target keep the keys; there is no way back any more, and after a grace the source is cleaned of them
+    Complete {
+        #[command(flatten)]
+        named: NamedMoves,
+        /// How long what was moved stays at the source, as 90s, 10m or 2h [default: moves.clean_grace_ms]
+        #[arg(long, value_name = "TIME")]
+        grace: Option<String>,
+        /// Leave it there for good
+        #[arg(long, conflicts_with = "grace")]
+        keep: bool,
+    },
+    /// End the move before its cutover, or the cleaning of its source: then what is left there stays
     Abort(NamedMoves),
     /// Show the certificate of a cutover or rollback, and whether it still holds
     Certificate(CertificateArguments),
+}
+
+const LAYOUT_EXAMPLES: &str = "\
+Examples:
+  caravan move layout plan --config shop.toml --toward layouts/cassandra-orders.toml
+  caravan move layout start …                       the next collection in that order
+  caravan move layout start … --collection orders   or one that you choose
+
+The processes that serve must know both layouts: caravan serve --config shop.toml --toward FILE.
+If one of them is a data directory, a single process serves, and is asked: name the directory with --data DIR.
+A move of a collection is then like any other: caravan move status, cutover, rollback, complete.";
+
+#[derive(Debug, Subcommand)]
+#[command(after_help = LAYOUT_EXAMPLES)]
+pub enum LayoutMoveCommand {
+    /// Say what would be moved, in which order and why, and what stands in the way; changes nothing
+    Plan {
+        #[command(flatten)]
+        moved: LayoutMove,
+        /// Print for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Begin with one collection: the other layout is filled and kept up to date, shoppers notice nothing
+    Start {
+        #[command(flatten)]
+        moved: LayoutMove,
+    },
+}
+
+/// Whole collections, and where they go.
+#[derive(Clone, Debug, Args)]
+pub struct LayoutMove {
+    /// The layout that gets them, embedded for the data directory; the settings may name it as well
+    #[arg(long, value_name = "FILE")]
+    pub toward: Option<String>,
+    /// carts, orders, products or sessions; without it, all in turn
+    #[arg(long, value_name = "COLLECTION")]
+    pub collection: Option<String>,
+    /// The moves are called NAME-COLLECTION [default: the name of the layout]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// How long a cutover may hold shoppers' requests; past it, it is given up
+    #[arg(long, value_name = "N", default_value_t = FREEZE_MS_DEFAULT)]
+    pub freeze_ms_max: u64,
+    #[command(flatten)]
+    pub most: Throttled,
+    #[command(flatten)]
+    pub place: PlaceArguments,
+}
+
+impl LayoutMove {
+    pub fn settings(&self) -> SettingsArguments {
+        SettingsArguments {
+            toward: self.toward.clone(),
+            ..self.place.settings()
+        }
+    }
 }
 
 /// One move, and where its record is.
@@ -126,7 +195,7 @@ pub struct WatchArguments {
     #[command(flatten)]
     pub named: NamedMove,
     /// End when the move has come to this phase; exit with 1 if it ends otherwise
-    #[arg(long, value_name = "PHASE", value_parser = ["ready", "settling", "completed", "aborted", "rolled back"])]
+    #[arg(long, value_name = "PHASE", value_parser = ["ready", "settling", "completed", "cleaned up", "aborted", "rolled back"])]
     pub until: Option<String>,
 }
 
@@ -175,9 +244,22 @@ pub struct Moved {
     /// How long the cutover may hold shoppers' requests; past it, it is given up
     #[arg(long, value_name = "N", default_value_t = FREEZE_MS_DEFAULT)]
     pub freeze_ms_max: u64,
-    /// Records to copy in a second, at most
+    #[command(flatten)]
+    pub most: Throttled,
+}
+
+/// What holds the copy back; without any of it, what shoppers feel does.
+#[derive(Clone, Debug, Args)]
+pub struct Throttled {
+    /// Records to copy in a second, at most; without it, as fast as both sides allow
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub records_per_s: Option<u32>,
+    /// Bytes to copy in a second, at most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub bytes_per_s: Option<u64>,
+    /// What 99 of 100 shoppers' requests may take meanwhile; without it, half as much again as before
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub p99_ms_max: Option<u32>,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -68,6 +68,12 @@ pub fn table(config: &Config) -> Table {
     if let Some(layout) = &config.layout {
         put("layout", Value::String(layout.display().to_string()));
     }
+    if let Some(toward) = &config.toward {
+        put("toward", Value::String(toward.display().to_string()));
+    }
+    if let Some(control) = &config.control {
+        put("control", Value::String(control.display().to_string()));
+    }
     put("addresses", Value::String(config.addresses.to_string()));
     if let Some(process) = &config.process {
         put("process", Value::String(process.to_string()));
@@ -86,7 +92,7 @@ pub fn table(config: &Config) -> Table {
             readers_waiting_max, listing_restarts_max, listing_pages_max, shard_requests_max,
             shard_low_percent, shard_middle_percent, retry_percent, retries_saved_max,
             changes_together_max,
-            clock_ahead_ms_max, lease_ms, lease_renew_ms, lease_look_ms, lease_margin_percent,
+            clock_ahead_ms_max, lease_ms, lease_renew_ms, lease_look_ms, notice_look_ms, notice_ms_max, lease_margin_percent,
             writer_rest_ms,
         }),
     );
@@ -107,7 +113,7 @@ pub fn table(config: &Config) -> Table {
     put("ops", section!(&config.ops => OpsSettings { listen }));
     put(
         "moves",
-        section!(&config.moves => MoveSettings { take_over_ms }),
+        section!(&config.moves => MoveSettings { take_over_ms, clean_grace_ms }),
     );
     table
 }
@@ -117,6 +123,8 @@ pub fn known() -> Vec<String> {
     let config = Config {
         shards: Some(1),
         layout: Some("layout.toml".into()),
+        toward: Some("other.toml".into()),
+        control: Some("layout.toml".into()),
         process: ProcessName::new("shop-1").ok(),
         ..Config::default()
     };

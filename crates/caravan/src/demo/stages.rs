@@ -57,7 +57,7 @@ pub fn perform(
     stage.bring(&second, Some(Asked::Cutover { when: None }), "settling")?;
     stage.told("cut over again", &second)?;
     stage.watch(&second)?;
-    stage.bring(&second, Some(Asked::Complete {}), "completed")?;
+    stage.bring(&second, Some(Asked::Complete { grace: None }), "completed")?;
     stage.show.say("completed: the second shard keeps them")?;
     stage.watch(&second)
 }

@@ -113,7 +113,9 @@ fn step_of(name: &str, bytes: &[u8]) -> Option<&'static str> {
             ..
         } => on_the(&way, "proven", "proven-back"),
         Phase::Settling { .. } => "settling",
-        Phase::Completed { .. } => "completed",
+        Phase::Resting { .. } | Phase::Completed { .. } => "completed",
+        Phase::Cleaning { .. } => "cleaning",
+        Phase::Cleaned { .. } => "cleaned",
         Phase::Aborted { .. } => "aborted",
         Phase::RolledBack { .. } => "rolled-back",
     })

@@ -46,7 +46,7 @@ pub const WRITES: [&str; 11] = [
 ];
 
 /// Phases of a move, told apart where the record alone does not say what is under way.
-pub const STEPS: [&str; 16] = [
+pub const STEPS: [&str; 18] = [
     "planned",
     "barrier",
     "backfilling",
@@ -62,6 +62,8 @@ pub const STEPS: [&str; 16] = [
     "proven-back",
     "rolled-back",
     "completed",
+    "cleaning",
+    "cleaned",
     "aborted",
 ];
 

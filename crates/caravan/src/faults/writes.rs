@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use engine_api::{
-    Aged, Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained, Maintenance,
-    MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage,
-    Seal, SharedRecord, StockAction, Stray, StrayEnd, StrayPage, StraySearch, Timestamp,
+    Aged, Capabilities, Change, Condemned, Engine, EngineError, Fence, JournalPage, Maintained,
+    Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan,
+    ScanPage, Seal, SharedRecord, StockAction, Stray, StrayEnd, StrayPage, StraySearch, Timestamp,
     WriteContext,
 };
 
@@ -165,6 +165,22 @@ impl Engine for FaultyEngine {
 
     async fn restore(&self, image: Record, context: WriteContext) -> Result<Outcome, EngineError> {
         self.engine.restore(image, context).await
+    }
+
+    async fn condemn(
+        &self,
+        keys: &[RecordKey],
+        context: WriteContext,
+    ) -> Result<Vec<Condemned>, EngineError> {
+        self.engine.condemn(keys, context).await
+    }
+
+    async fn forget(
+        &self,
+        condemned: &[Condemned],
+        context: WriteContext,
+    ) -> Result<u64, EngineError> {
+        self.engine.forget(condemned, context).await
     }
 
     async fn is_stray(&self, stray: &Stray, now: Timestamp) -> Result<bool, EngineError> {

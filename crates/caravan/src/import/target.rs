@@ -35,7 +35,7 @@ pub enum Target {
     Offline {
         shop: Box<Shop>,
         /// Closes the directory when the import is over.
-        shards: Shards,
+        shards: Box<Shards>,
     },
     Running {
         agent: Agent,
@@ -61,7 +61,7 @@ impl Target {
         });
         Ok(Target::Offline {
             shop: Box::new(shop),
-            shards,
+            shards: Box::new(shards),
         })
     }
 

@@ -21,11 +21,11 @@ pub async fn run(
 ) -> Result<()> {
     let world = Arc::new(RealWorld::new());
     let keeper = MapKeeper::new(control.clone());
-    let mut judge = LeaseJudge::new(control, world.clone(), &config.router);
+    let judge = LeaseJudge::new(control, world.clone(), &config.router);
     let mut before = Seen::default();
     let mut reachable = true;
     loop {
-        match look(&keeper, &mut judge).await {
+        match look(&keeper, &judge).await {
             Ok(now) => {
                 for line in before.changes(&now) {
                     writeln!(out, "{line}")?;
@@ -45,7 +45,7 @@ pub async fn run(
     }
 }
 
-async fn look(keeper: &MapKeeper, judge: &mut LeaseJudge) -> Result<Seen> {
+async fn look(keeper: &MapKeeper, judge: &LeaseJudge) -> Result<Seen> {
     let leases = judge.look().await?;
     Ok(Seen {
         map: keeper.load().await?,
@@ -153,6 +153,7 @@ mod tests {
             shards: BTreeSet::new(),
             standing,
             age: Duration::ZERO,
+            stalls: Vec::new(),
         }
     }
 

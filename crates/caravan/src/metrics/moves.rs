@@ -116,7 +116,7 @@ impl MoveFigures {
 #[cfg(test)]
 mod tests {
     use layout::{Collection, Scope};
-    use mover::{Phase, Plan};
+    use mover::{Moved, Phase, Plan};
     use prometheus_client::collector::Collector;
     use prometheus_client::registry::Registry;
     use router::ShardName;
@@ -136,9 +136,11 @@ mod tests {
     fn state(phase: Phase) -> MoveState {
         let mut state = MoveState::first(Plan {
             collection: Collection::Carts,
-            scope: Scope::All,
-            source: ShardName::new("a").unwrap(),
-            target: ShardName::new("b").unwrap(),
+            moved: Moved::Keys {
+                scope: Scope::All,
+                source: ShardName::new("a").unwrap(),
+                target: ShardName::new("b").unwrap(),
+            },
             freeze_ms_max: 100,
         });
         state.phase = phase;

@@ -4,9 +4,10 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use mover::{Certificate, Direction};
+use mover::{Certificate, Stall};
 use ops_api::{Request, Which};
 
 use super::Format;
@@ -60,10 +61,8 @@ async fn kept(wish: &CertificateArguments, name: &str) -> Result<Certificate> {
 fn text_of(certificate: &Certificate, holds: bool) -> String {
     let content = &certificate.content;
     let (plan, generations) = (&content.plan, &content.generations);
-    let (left, entered) = match content.direction {
-        Direction::Cutover => (&plan.source, &plan.target),
-        Direction::Rollback => (&plan.target, &plan.source),
-    };
+    let entered = content.direction.entered();
+    let [left, entered] = [entered.other(), entered].map(|end| plan.called(end));
     let freeze = match content.freeze_ms {
         Some(ms) => format!("{ms} ms of {} at most", plan.freeze_ms_max),
         None => "of unknown length: the process died behind it".to_owned(),
@@ -76,7 +75,7 @@ fn text_of(certificate: &Certificate, holds: bool) -> String {
         ("move", content.name.to_string()),
         (
             "keys",
-            format!("{} of {}", scope_text(&plan.scope), plan.collection),
+            format!("{} of {}", scope_text(plan.scope()), plan.collection),
         ),
         ("from, to", format!("{left}, {entered}")),
         (
@@ -93,8 +92,31 @@ fn text_of(certificate: &Certificate, holds: bool) -> String {
             format!("{} and {}", content.left_root, content.entered_root),
         ),
         ("freeze", freeze),
+        ("of which", content.freeze_parts.to_string()),
+        ("clients saw", stall_text(content.stall.as_ref())),
         ("digest", certificate.digest.clone()),
         ("verdict", verdict.to_owned()),
     ];
     columns(&rows.map(|(what, text)| [what.to_owned(), text]))
+}
+
+fn stall_text(stall: Option<&Stall>) -> String {
+    let Some(stall) = stall else {
+        return "nobody knows: the process died behind the freeze".to_owned();
+    };
+    let ms = |us: u64| Duration::from_micros(us).as_secs_f64() * 1e3;
+    let held = &stall.all;
+    let silent = match stall.silent.as_slice() {
+        [] => String::new(),
+        silent => format!("; {} did not tell", silent.join(", ")),
+    };
+    format!(
+        "{} requests held by {} processes: p50 {:.1} ms, p99 {:.1} ms, p99.9 {:.1} ms, at most {:.1} ms{silent}",
+        held.requests,
+        stall.processes.len(),
+        ms(held.p50_us),
+        ms(held.p99_us),
+        ms(held.p999_us),
+        ms(held.max_us),
+    )
 }

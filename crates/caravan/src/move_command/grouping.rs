@@ -38,14 +38,25 @@ pub async fn all(counter: &Counter) -> Result<Vec<Seen>> {
 /// Whether the move is where the wish leads, so that the group can be asked again for those that are not.
 pub fn is_done(phase: &Phase, asked: &Asked) -> bool {
     match (asked, phase) {
-        (Asked::Cutover { when: None }, Phase::Settling { .. } | Phase::Completed { .. })
+        (
+            Asked::Cutover { when: None },
+            Phase::Settling { .. }
+            | Phase::Resting { .. }
+            | Phase::Cleaning { .. }
+            | Phase::Cleaned { .. }
+            | Phase::Completed { .. },
+        )
         | (Asked::Rollback {}, Phase::RolledBack { .. })
-        | (Asked::Complete {}, Phase::Completed { .. })
+        | (
+            Asked::Complete { .. },
+            Phase::Cleaning { .. } | Phase::Cleaned { .. } | Phase::Completed { .. },
+        )
+        | (Asked::Complete { grace: None }, Phase::Resting { .. })
         | (Asked::Abort {}, Phase::Aborted { .. }) => true,
         (
             Asked::Cutover { .. }
             | Asked::Rollback {}
-            | Asked::Complete {}
+            | Asked::Complete { .. }
             | Asked::Abort {}
             | Asked::Pause {}
             | Asked::Resume {}

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::{Context, Result, anyhow};
 use layout::{SLOT_COUNT, Scope};
-use mover::Plan;
+use mover::{End, Plan};
 use ops_api::Request;
 use serde_json::Value;
 
@@ -54,7 +54,9 @@ fn wanted(moved: &Moved, cutover: Option<String>) -> Result<Value> {
         from: moved.from.clone(),
         to: moved.to.clone(),
         freeze_ms_max: moved.freeze_ms_max,
-        records_per_s: moved.records_per_s,
+        records_per_s: moved.most.records_per_s,
+        bytes_per_s: moved.most.bytes_per_s,
+        p99_ms_max: moved.most.p99_ms_max,
         cutover,
     };
     wanted.understood()?;
@@ -74,10 +76,10 @@ fn text_of(planned: &Value, moved: &Moved) -> Result<String> {
         true => format!(
             "\n{}: {} of {} from {} to {}: nothing stands in its way\n",
             text(&planned["move"]),
-            map_command::scope_text(&plan.scope),
+            map_command::scope_text(plan.scope()),
             plan.collection,
-            plan.source,
-            plan.target
+            plan.called(End::Source),
+            plan.called(End::Target)
         ),
         false => String::new(),
     };
@@ -92,7 +94,7 @@ fn text_of(planned: &Value, moved: &Moved) -> Result<String> {
         size.records,
         size.bytes,
         size.known_by.text(),
-        size.forecast(moved.records_per_s).as_secs_f64().ceil(),
+        size.forecast(moved.most.records_per_s).as_secs_f64().ceil(),
         freeze_text(plan.freeze_ms_max, &freezes(planned)?),
     ))
 }
@@ -114,13 +116,13 @@ fn spread_text(planned: &Value, moved: &Moved) -> Result<String> {
     for one in planned["moves"].as_array().into_iter().flatten() {
         let plan: Plan = serde_json::from_value(one["plan"].clone())?;
         let size: Size = serde_json::from_value(one["size"].clone())?;
-        let forecast = size.forecast(moved.records_per_s).as_secs_f64().ceil();
+        let forecast = size.forecast(moved.most.records_per_s).as_secs_f64().ceil();
         rows.push([
             one["move"].as_str().unwrap_or_default().to_owned(),
-            plan.source.to_string(),
-            plan.target.to_string(),
-            map_command::scope_text(&plan.scope),
-            share(&plan.scope),
+            plan.called(End::Source),
+            plan.called(End::Target),
+            map_command::scope_text(plan.scope()),
+            share(plan.scope()),
             size.records.to_string(),
             size.bytes.to_string(),
             size.known_by.text().to_owned(),

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use engine_api::Timestamp;
-use mover::{GivenUp, MoveState, Pace, Plan};
+use mover::{End, GivenUp, MoveState, Pace, Phase, Plan};
 use serde_json::Value;
 
 use super::Format;
@@ -51,11 +51,11 @@ pub fn list(moves: &[Seen], format: Format, out: &mut dyn Write) -> Result<()> {
             name.to_string(),
             state.phase.name().to_owned(),
             plan.collection.to_string(),
-            plan.source.to_string(),
-            plan.target.to_string(),
+            plan.called(End::Source),
+            plan.called(End::Target),
             state.shown.records_copied.to_string(),
             state.shown.differences.to_string(),
-            scope_text(&plan.scope),
+            scope_text(plan.scope()),
         ]);
     }
     write!(out, "{}", columns(&rows))?;
@@ -100,10 +100,11 @@ fn text_of(seen: &Seen, record: &StandingMove) -> String {
     say("phase", phase_text(state));
     say(
         "keys",
-        format!("{} of {}", scope_text(&plan.scope), plan.collection),
+        format!("{} of {}", scope_text(plan.scope()), plan.collection),
     );
-    say("from, to", format!("{}, {}", plan.source, plan.target));
-    say("served by", server(state).unwrap_or("nobody").to_owned());
+    let [source, target] = [End::Source, End::Target].map(|end| plan.called(end));
+    say("from, to", format!("{source}, {target}"));
+    say("served by", server(state).unwrap_or("nobody".to_owned()));
     say("works for it", worker(record));
     say("copied", copied(state));
     say("lag", lag(state));
@@ -115,10 +116,24 @@ fn text_of(seen: &Seen, record: &StandingMove) -> String {
     for finding in &shown.findings {
         say("broken where it is", finding.clone());
     }
+    if let Some(cleaned) = cleaned(state) {
+        say("source", cleaned);
+    }
     if let Some(ms) = shown.freeze_ms {
         say(
             "last freeze",
             format!("{ms} ms of {} at most", plan.freeze_ms_max),
+        );
+    }
+    let parts = shown.freeze_parts.to_string();
+    if !parts.is_empty() {
+        say("of which", parts);
+    }
+    if let Some(forecast) = shown.forecast {
+        let total = forecast.total_us / 1_000;
+        say(
+            "forecast",
+            format!("a freeze of {total} ms: {}", forecast.parts),
         );
     }
     if let Some(given_up) = &state.given_up {
@@ -164,6 +179,24 @@ pub fn copied(state: &MoveState) -> String {
     }
 }
 
+/// What becomes of the source after the completion.
+pub fn cleaned(state: &MoveState) -> Option<String> {
+    let removed = state.shown.records_removed;
+    match (&state.phase, &state.shown.in_use) {
+        (Phase::Resting { grace_ms, .. }, _) => {
+            let seconds = grace_ms.div_ceil(1_000);
+            Some(format!("holds what was moved for {seconds} s more"))
+        }
+        (Phase::Cleaning { .. }, Some(reader)) => Some(format!("is not cleaned: {reader}")),
+        (Phase::Cleaning { .. }, None) => Some(format!("{removed} records removed so far")),
+        (Phase::Cleaned { .. }, _) => Some(format!("clean: {removed} records removed")),
+        (Phase::Completed { .. }, _) if removed > 0 => {
+            Some(format!("{removed} records removed, the rest is kept"))
+        }
+        _ => None,
+    }
+}
+
 pub fn lag(state: &MoveState) -> String {
     let shown = &state.shown;
     let age = shown
@@ -173,11 +206,34 @@ pub fn lag(state: &MoveState) -> String {
 }
 
 pub fn throttle(state: &MoveState) -> String {
-    let throttle = &state.throttle;
-    match throttle.records_per_second_max {
-        Some(most) => format!("{most} records a second: {}", throttle.reason),
+    let (throttle, pacing) = (&state.throttle, &state.shown.pacing);
+    let ms = |us: u64| std::time::Duration::from_micros(us).as_secs_f64() * 1e3;
+    let fixed = throttle.records_per_second_max;
+    // What was asked for is shown before a process has heard of it.
+    let rate = match (pacing.records_per_second, fixed) {
+        (Some(rate), Some(fixed)) => Some(rate.min(fixed)),
+        (rate, fixed) => rate.or(fixed),
+    };
+    let why = match pacing.why.is_empty() {
+        true => &throttle.reason,
+        false => &pacing.why,
+    };
+    let mut said = match rate {
+        Some(rate) => format!("{rate} records a second: {why}"),
         None => "none".to_owned(),
+    };
+    if let Some(bytes) = throttle.bytes_per_second_max {
+        said = format!("{said}; at most {bytes} bytes a second");
     }
+    if let (Some(felt), Some(most)) = (pacing.p99_us, pacing.p99_us_max) {
+        let felt = format!(
+            "99 of 100 requests take {:.1} ms of {:.1}",
+            ms(felt),
+            ms(most)
+        );
+        said = format!("{said}; {felt}");
+    }
+    said
 }
 
 pub fn given_up_text(given_up: &GivenUp) -> String {

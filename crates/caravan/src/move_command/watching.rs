@@ -25,7 +25,7 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 const EXIT_ENDED_OTHERWISE: u8 = 1;
 
 /// In the order that a move goes through them.
-const STEPS: [&str; 7] = [
+const STEPS: [&str; 9] = [
     "planned",
     "backfilling",
     "catching up",
@@ -33,6 +33,8 @@ const STEPS: [&str; 7] = [
     "ready",
     "settling",
     "completed",
+    "cleaning up",
+    "cleaned up",
 ];
 
 enum View {
@@ -121,12 +123,14 @@ impl View {
 fn told(record: &StandingMove) -> String {
     let state = &record.state;
     format!(
-        "{} {} {} {} {:?} {:?}",
+        "{} {} {} {} {:?} {:?} {:?}",
         showing::phase_text(state),
         showing::copied(state),
         state.shown.lag_entries,
         showing::throttle(state),
         state.given_up,
+        // The grace goes by in between, and that alone says nothing.
+        (state.shown.records_removed, &state.shown.in_use),
         state.shown.trouble
     )
 }
@@ -140,6 +144,9 @@ fn line(seen: &Seen, record: &StandingMove, course: &Course) -> String {
         format!("throttle {}", showing::throttle(state)),
         format!("left: {}", course.expected(state)),
     ];
+    if let Some(cleaned) = showing::cleaned(state) {
+        parts.push(format!("source: {cleaned}"));
+    }
     if let Some(given_up) = &state.given_up {
         parts.push(format!("given up: {}", showing::given_up_text(given_up)));
     }
@@ -185,6 +192,9 @@ fn picture(seen: &Seen, record: &StandingMove, course: &Course) -> String {
         ],
         ["left".to_owned(), course.expected(state).to_string()],
     ];
+    if let Some(cleaned) = showing::cleaned(state) {
+        rows.push(["source".to_owned(), cleaned]);
+    }
     if let Some(given_up) = &state.given_up {
         rows.push(["given up".to_owned(), showing::given_up_text(given_up)]);
     }

@@ -4,6 +4,8 @@
 //! the outcome afterwards: a change without an entry cannot be, an entry without an outcome can, when somebody died in
 //! between.
 
+use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
@@ -83,6 +85,26 @@ impl Journal {
             number
         })
         .await
+    }
+
+    /// Makes a change between its announcement and its outcome. What cannot be announced is not made.
+    pub async fn around<T, E: fmt::Display>(
+        &self,
+        world: &dyn World,
+        who: &Operator,
+        what: &str,
+        change: impl Future<Output = Result<T, E>>,
+    ) -> Result<Result<T, E>> {
+        let number = self.begin(world, who, what).await?;
+        let made = change.await;
+        let outcome = match &made {
+            Ok(_) => "done".to_owned(),
+            Err(refusal) => format!("refused: {refusal}"),
+        };
+        if let Err(error) = self.settle(number, &outcome).await {
+            tracing::warn!(what, outcome, %error, "the audit journal was not told what came of a change");
+        }
+        Ok(made)
     }
 
     pub async fn settle(&self, number: u64, outcome: &str) -> Result<()> {

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use anyhow::Result;
 use async_trait::async_trait;
 use engine_api::{ControlStore, RealWorld, Remedy, World};
-use mover::{Certificate, Direction, MoveError, MoveName, Pace, Throttle, Wish};
+use mover::{Certificate, Direction, Grace, MoveError, MoveName, Pace, Throttle, Wish};
 use ops_api::{Asked, Desk, Kind, Operator, Refusal, Request, Which};
 use router::ShardName;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::audit::Journal;
+use super::layouts::LayoutWanted;
 use super::seen::Seen;
 use super::wanted::{SpreadWay, Understood, Wanted, What, cutover_time};
 use crate::config::Config;
 use crate::map_command;
-use crate::shards::{Ground, OpenShards, Shards};
+use crate::shards::{Ground, Layouts, OpenShards, Shards};
 
 /// Why it is throttled, if nobody says.
 const THROTTLED_BY_OPERATOR: &str = "the operator asked for it";
@@ -34,6 +35,8 @@ pub(super) enum Place {
         control: Arc<dyn ControlStore>,
         shards: OpenShards,
         ground: Option<Ground>,
+        /// Those that whole collections go between.
+        layouts: Option<Arc<Layouts>>,
         config: Box<Config>,
     },
     /// On servers: what is needed is opened when it is.
@@ -47,6 +50,8 @@ pub(super) enum Place {
 enum Task {
     Plan(Understood),
     Start(Understood),
+    PlanLayout(LayoutWanted),
+    StartLayout(LayoutWanted),
     List,
     Status(MoveName),
     Ask(MoveName, Asked),
@@ -66,17 +71,8 @@ impl Desk for OwnDesk {
         }
         let journal = Journal::new(self.control().await?);
         let what = task.told();
-        let begun = journal.begin(self.world.as_ref(), operator, &what).await;
-        let number = begun.map_err(unavailable)?;
-        let answer = self.answer(task).await;
-        let outcome = match &answer {
-            Ok(_) => "done".to_owned(),
-            Err(refusal) => format!("refused: {refusal}"),
-        };
-        if let Err(error) = journal.settle(number, &outcome).await {
-            tracing::warn!(what, outcome, %error, "the audit journal was not told what came of a change");
-        }
-        answer
+        let made = journal.around(self.world.as_ref(), operator, &what, self.answer(task));
+        made.await.map_err(unavailable)?
     }
 }
 
@@ -86,6 +82,7 @@ impl OwnDesk {
             control: shards.control.clone(),
             shards: shards.engines.clone(),
             ground: shards.ground.clone(),
+            layouts: shards.layouts.clone(),
             config: Box::new(config.clone()),
         };
         OwnDesk { place, world }
@@ -115,6 +112,8 @@ impl OwnDesk {
         match task {
             Task::Plan(wanted) => self.plan(&wanted).await,
             Task::Start(wanted) => self.start(&wanted).await,
+            Task::PlanLayout(wanted) => self.plan_layout(&wanted).await,
+            Task::StartLayout(wanted) => self.start_layout(&wanted).await,
             Task::List => {
                 let moves = mover::list(self.control().await?.as_ref()).await;
                 let moves = moves.map_err(refused)?.into_iter();
@@ -161,17 +160,19 @@ impl OwnDesk {
             Asked::Resume {} => pace(Pace::Running).await,
             Asked::Throttle {
                 records_per_s,
+                bytes_per_s,
+                p99_ms_max,
                 reason,
             } => {
                 let throttle = Throttle {
                     records_per_second_max: records_per_s,
+                    bytes_per_second_max: bytes_per_s,
+                    p99_ms_max,
                     reason: reason.unwrap_or_else(|| THROTTLED_BY_OPERATOR.to_owned()),
                 };
+                let said = throttle.to_string();
                 let set = mover::set_throttle(control, name, throttle).await;
-                set.map(|()| match records_per_s {
-                    Some(most) => format!("at most {most} records a second"),
-                    None => "as fast as both sides allow".to_owned(),
-                })
+                set.map(|()| said)
             }
             Asked::Cutover { when: None } => wish(Wish::Cutover).await,
             Asked::Cutover { when: Some(when) } => {
@@ -183,7 +184,12 @@ impl OwnDesk {
                 })
             }
             Asked::Rollback {} => wish(Wish::Rollback).await,
-            Asked::Complete {} => wish(Wish::Complete).await,
+            Asked::Complete { grace } => {
+                let grace = grace.map(|text| Grace::parse(&text)).transpose();
+                let grace = grace.map_err(|error| invalid(error.into()))?;
+                let set = mover::complete(control, name, grace).await;
+                set.map(|()| format!("is to be {}", Wish::Complete.name()))
+            }
             Asked::Abort {} => wish(Wish::Abort).await,
         };
         let said = said.map_err(refused)?;
@@ -260,6 +266,8 @@ impl Task {
         Ok(match request {
             Request::Plan { moved } => Task::Plan(wanted(moved)?),
             Request::Start { moved } => Task::Start(wanted(moved)?),
+            Request::PlanLayout { moved } => Task::PlanLayout(LayoutWanted::read(moved)?),
+            Request::StartLayout { moved } => Task::StartLayout(LayoutWanted::read(moved)?),
             Request::List => Task::List,
             Request::Status { name } => Task::Status(named(name)?),
             Request::Ask { name, asked } => Task::Ask(named(name)?, asked),
@@ -280,18 +288,28 @@ impl Task {
     fn told(&self) -> String {
         match self {
             Task::Start(wanted) => format!("start {}: {}", wanted.name, started(&wanted.what)),
+            Task::StartLayout(wanted) => wanted.told(),
             Task::Ask(name, asked) => match asked {
                 Asked::Throttle {
-                    records_per_s: Some(most),
+                    records_per_s,
+                    bytes_per_s,
+                    p99_ms_max,
                     ..
                 } => {
-                    format!("throttle {name}: {most} records a second")
+                    let throttle = Throttle {
+                        records_per_second_max: *records_per_s,
+                        bytes_per_second_max: *bytes_per_s,
+                        p99_ms_max: *p99_ms_max,
+                        reason: String::new(),
+                    };
+                    format!("throttle {name}: {throttle}")
                 }
                 Asked::Cutover { when: Some(when) } => format!("cutover {name}: {when}"),
                 asked => format!("{} {name}", asked.name()),
             },
             Task::AddShard => "add a shard".to_owned(),
             Task::Plan(_)
+            | Task::PlanLayout(_)
             | Task::List
             | Task::Status(_)
             | Task::Certificate(..)

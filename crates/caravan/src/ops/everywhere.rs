@@ -15,13 +15,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LEASES_WAITED_FOR: u32 = 2;
 const POLL: Duration = Duration::from_millis(200);
 
+/// Of `folders` one process alone can have one open: the others are to end.
 pub async fn wait(
     limits: &Limits,
     control: &Arc<dyn ControlStore>,
     shards: &BTreeSet<&ShardName>,
+    folders: &BTreeSet<ShardName>,
 ) -> Result<()> {
     let world = Arc::new(RealWorld::new());
-    let mut judge = LeaseJudge::new(control.clone(), world.clone(), limits);
+    let judge = LeaseJudge::new(control.clone(), world.clone(), limits);
     let patience = PATIENCE.max(Duration::from_millis(limits.lease_ms) * LEASES_WAITED_FOR);
     loop {
         let leases = judge.look().await?;
@@ -33,6 +35,12 @@ pub async fn wait(
             return Ok(());
         };
         if world.elapsed() >= patience {
+            if folders.contains(&shard) {
+                bail!(
+                    "shard {shard} is a folder, which one process alone can have open: end process {process} first; one \
+                     that is gone is forgotten when its lease has run out"
+                );
+            }
             bail!(
                 "process {process} does not have shard {shard} open: see its readiness, or end it; one that is gone is \
                  forgotten when its lease has run out"

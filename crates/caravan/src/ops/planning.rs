@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine_api::ControlStore;
-use mover::{MoveName, Plan, Throttle};
+use mover::{End, MoveName, Moved, Plan};
 use ops_api::Refusal;
 use router::{Map, ShardName};
 use serde_json::{Value, json};
@@ -17,8 +17,6 @@ use super::wanted::{One, Spread, Understood, What};
 use crate::config::Config;
 use crate::map_command;
 use crate::shards::{self, Roster, Shards};
-
-const THROTTLED_FROM_THE_START: &str = "so it was started";
 
 /// What a plan is judged by.
 struct Judged {
@@ -48,7 +46,7 @@ impl OwnDesk {
         let checked = match mover::check(&judged.control, &judged.shards, &wanted.name, &plan).await
         {
             Ok(()) => {
-                self.known_everywhere(&judged.control, [&plan.source, &plan.target].into())
+                self.known_everywhere(&judged.control, plan.all_shards())
                     .await
             }
             Err(error) => Err(refused(error)),
@@ -65,7 +63,7 @@ impl OwnDesk {
             "generation": judged.map.generation,
             "owners": owners.collect::<Vec<_>>(),
             "size": size,
-            "forecast_s": size.forecast(wanted.records_per_s).as_secs_f64(),
+            "forecast_s": size.forecast(wanted.throttle.records_per_second_max).as_secs_f64(),
             "freezes_ms_before": sizing::freezes(&before),
             "steps": steps(&plan),
             "refused": checked.as_ref().err().map(ToString::to_string),
@@ -74,8 +72,8 @@ impl OwnDesk {
 
     async fn start_one(&self, wanted: &Understood, one: &One) -> Result<Value, Refusal> {
         let (judged, plan) = self.judged(wanted, one).await?;
-        let ends = [&plan.source, &plan.target].into();
-        self.known_everywhere(&judged.control, ends).await?;
+        self.known_everywhere(&judged.control, plan.all_shards())
+            .await?;
         let name = &wanted.name;
         begin(&judged.control, &judged.shards, name, &plan, wanted).await?;
         let by_itself = wanted.cutover.map_or(String::new(), |time| {
@@ -100,7 +98,7 @@ impl OwnDesk {
                 "move": name,
                 "plan": plan,
                 "size": size,
-                "forecast_s": size.forecast(wanted.records_per_s).as_secs_f64(),
+                "forecast_s": size.forecast(wanted.throttle.records_per_second_max).as_secs_f64(),
                 "steps": steps(plan),
             }));
         }
@@ -216,14 +214,17 @@ impl OwnDesk {
         spread: &Spread,
     ) -> Result<(Ground<'a>, Moves), Refusal> {
         let config = self.config();
-        let declared = match &config.layout {
-            Some(file) => Some(Declared {
-                layout: shards::Plan::of(config, file).map_err(invalid)?,
-                roster: Roster::load(judged.control.as_ref())
-                    .await
-                    .map_err(unavailable)?,
-            }),
-            None => None,
+        let declared = match config.is_directory_alone() {
+            false => {
+                let roster = Roster::load(judged.control.as_ref()).await;
+                let roster = roster.map_err(unavailable)?;
+                let plans = shards::plans(config, config.here(), Some(&judged.map), &roster);
+                Some(Declared {
+                    layouts: plans.map_err(invalid)?,
+                    roster,
+                })
+            }
+            true => None,
         };
         let ground = Ground {
             control: judged.control.clone(),
@@ -247,7 +248,15 @@ impl OwnDesk {
         control: &Arc<dyn ControlStore>,
         shards: BTreeSet<&ShardName>,
     ) -> Result<(), Refusal> {
-        let waited = everywhere::wait(&self.config().router, control, &shards).await;
+        let folders = match &self.place {
+            Place::Open {
+                layouts: Some(layouts),
+                ..
+            } => &layouts.folders,
+            Place::Open { .. } | Place::Servers { .. } => &BTreeSet::new(),
+        };
+        let limits = &self.config().router;
+        let waited = everywhere::wait(limits, control, &shards, folders).await;
         waited.map_err(unavailable)
     }
 }
@@ -259,37 +268,29 @@ async fn begin(
     plan: &Plan,
     wanted: &Understood,
 ) -> Result<(), Refusal> {
-    let begun = mover::start(control, shards, name, plan).await;
+    let begun = mover::start_with(control, shards, name, plan, &wanted.throttle).await;
     begun.map_err(refused)?;
-    let control = control.as_ref();
-    if wanted.records_per_s.is_some() {
-        let throttle = Throttle {
-            records_per_second_max: wanted.records_per_s,
-            reason: THROTTLED_FROM_THE_START.to_owned(),
-        };
-        let set = mover::set_throttle(control, name, throttle).await;
-        set.map_err(refused)?;
-    }
     if wanted.cutover.is_some() {
-        let set = mover::set_cutover_time(control, name, wanted.cutover).await;
+        let set = mover::set_cutover_time(control.as_ref(), name, wanted.cutover).await;
         set.map_err(refused)?;
     }
     Ok(())
 }
 
 async fn size_of(shards: &mover::Shards, plan: &Plan) -> Result<Size, Refusal> {
-    let source = shards.get(&plan.source).ok_or_else(|| {
-        let detail = format!(
-            "there is no shard {}: choose one that is there",
-            plan.source
-        );
+    let Moved::Keys { source, .. } = &plan.moved else {
+        let detail = "whole collections are planned with caravan move layout plan";
+        return Err(invalid(anyhow::anyhow!(detail)));
+    };
+    let source = shards.get(source).ok_or_else(|| {
+        let detail = format!("there is no shard {source}: choose one that is there");
         invalid(anyhow::anyhow!(detail))
     })?;
     let size = sizing::size(source.as_ref(), plan).await;
     size.map_err(unavailable)
 }
 
-fn steps(plan: &Plan) -> Value {
+pub(super) fn steps(plan: &Plan) -> Value {
     let steps = mover::steps(plan).into_iter();
     let steps = steps.map(|step| json!({"phase": step.phase, "does": step.what}));
     Value::from_iter(steps)
@@ -305,9 +306,9 @@ fn left_out(moves: &Moves) -> Value {
 fn plan_text(plan: &Plan) -> String {
     format!(
         "{} of {} from {} to {}",
-        map_command::scope_text(&plan.scope),
+        map_command::scope_text(plan.scope()),
         plan.collection,
-        plan.source,
-        plan.target
+        plan.called(End::Source),
+        plan.called(End::Target)
     )
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use feed::tenure::Tenured;
-use mover::{MoveName, MoveState, WriteOwner};
+use mover::{End, MoveName, MoveState, WriteOwner};
 use serde_json::{Map, Value, json};
 
 /// What is kept of the record under another name, since its own is used for what people read.
@@ -84,12 +84,12 @@ impl Seen {
     }
 }
 
-/// The shard that takes shoppers' writes; nobody does behind a freeze.
-pub fn server(state: &MoveState) -> Option<&str> {
+/// Who takes shoppers' writes: a shard, or the shards of a layout; nobody does behind a freeze.
+pub fn server(state: &MoveState) -> Option<String> {
     match state.phase.write_owner() {
-        WriteOwner::Source => Some(state.plan.source.as_str()),
+        WriteOwner::Source => Some(state.plan.called(End::Source)),
         WriteOwner::Nobody => None,
-        WriteOwner::Target => Some(state.plan.target.as_str()),
+        WriteOwner::Target => Some(state.plan.called(End::Target)),
     }
 }
 
@@ -105,9 +105,11 @@ mod tests {
         let shard = |name| ShardName::new(name).unwrap();
         let state = MoveState::first(mover::Plan {
             collection: Collection::Carts,
-            scope: Scope::All,
-            source: shard("shard-1"),
-            target: shard("shard-2"),
+            moved: mover::Moved::Keys {
+                scope: Scope::All,
+                source: shard("shard-1"),
+                target: shard("shard-2"),
+            },
             freeze_ms_max: 100,
         });
         let name = MoveName::new("carts-1").unwrap();

@@ -1,12 +1,14 @@
 //! How much a move would copy, and how long that may take: read from the source before anything begins.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use engine_api::{Engine, PAGE_RECORDS_MAX, Record, Scan};
 use feed::tenure::Tenured;
-use layout::{Collection, Fields, Scope, Slot, SlotRange, Value};
-use mover::{MoveName, MoveState, Plan};
+use layout::{Collection, Fields, Scope, ShardKey, Slot, SlotRange, Value};
+use mover::{MoveName, MoveState, Moved, Plan};
+use router::{CollectionMap, Cut, ShardName};
 use serde::{Deserialize, Serialize};
 
 /// Slots that are counted, of as many as there are: a hash spreads keys well enough.
@@ -27,7 +29,8 @@ pub struct Size {
     pub read_per_s: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// From the surest to the least sure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KnownBy {
     Counting,
@@ -54,6 +57,18 @@ impl Size {
         let pace = (self.read_per_s / READS_PER_RECORD).min(most).max(1.0);
         Duration::from_secs_f64(self.records as f64 / pace)
     }
+
+    /// Of two shards. One after the other is read as fast as both together were.
+    fn and(self, other: Size) -> Size {
+        let records = self.records + other.records;
+        let took = |size: Size| size.records as f64 / size.read_per_s.max(1.0);
+        Size {
+            records,
+            bytes: self.bytes + other.bytes,
+            known_by: self.known_by.max(other.known_by),
+            read_per_s: records as f64 / (took(self) + took(other)).max(0.001),
+        }
+    }
 }
 
 /// How long the freezes of moves took that were cut over here before, the longest first; none before the first.
@@ -78,8 +93,63 @@ pub fn freeze_text(freeze_ms_max: u64, before: &[u64]) -> String {
     }
 }
 
+/// Of a plan for keys of one shard.
 pub async fn size(source: &dyn Engine, plan: &Plan) -> Result<Size> {
-    let slots = match &plan.scope {
+    size_in(source, plan.collection, plan.scope()).await
+}
+
+/// Of a plan for a whole collection: what each shard has of it.
+pub async fn whole(shards: &mover::Shards, plan: &Plan) -> Result<Size> {
+    let Moved::Whole { source, .. } = &plan.moved else {
+        bail!("keys of one shard are planned with caravan move plan");
+    };
+    let mut all: Option<Size> = None;
+    for (name, scope) in pieces(source) {
+        let shard = shards.get(name);
+        let shard = shard.with_context(|| format!("there is no shard {name}: configure it"))?;
+        let size = size_in(shard.as_ref(), plan.collection, &scope).await?;
+        all = Some(all.map_or(size, |all| all.and(size)));
+    }
+    all.context("the collection is on no shard")
+}
+
+/// What a placement gives each of its shards: one scope each, and one for its pinned keys.
+fn pieces(placement: &CollectionMap) -> Vec<(&ShardName, Scope)> {
+    let mut pieces = Vec::new();
+    match &placement.cut {
+        Cut::Slots(runs) => {
+            let mut of_shard: BTreeMap<&ShardName, Vec<SlotRange>> = BTreeMap::new();
+            for run in runs {
+                of_shard.entry(&run.shard).or_default().push(run.slots);
+            }
+            pieces.extend(
+                of_shard
+                    .into_iter()
+                    .map(|(shard, runs)| (shard, Scope::Slots(runs))),
+            );
+        }
+        Cut::Ranges(ranges) => {
+            for (index, range) in ranges.iter().enumerate() {
+                let to = ranges.get(index + 1).and_then(|next| next.from.clone());
+                let from = range.from.clone();
+                pieces.push((&range.shard, Scope::Range { from, to }));
+            }
+        }
+    }
+    let mut pinned: BTreeMap<&ShardName, Vec<ShardKey>> = BTreeMap::new();
+    for (key, shard) in &placement.pinned {
+        pinned.entry(shard).or_default().push(key.clone());
+    }
+    pieces.extend(
+        pinned
+            .into_iter()
+            .map(|(shard, keys)| (shard, Scope::Keys(keys))),
+    );
+    pieces
+}
+
+async fn size_in(source: &dyn Engine, collection: Collection, scope: &Scope) -> Result<Size> {
+    let slots = match scope {
         Scope::Slots(ranges) => ranges.clone(),
         Scope::All => vec![all_slots()],
         Scope::Range { .. } | Scope::Keys(_) => Vec::new(),
@@ -89,7 +159,7 @@ pub async fn size(source: &dyn Engine, plan: &Plan) -> Result<Size> {
         .collect();
     let began = Instant::now();
     if slots.len() <= SLOTS_COUNTED_MAX {
-        let (records, bytes, all) = count(source, plan.collection, plan.scope.clone()).await?;
+        let (records, bytes, all) = count(source, collection, scope.clone()).await?;
         let known_by = if all {
             KnownBy::Counting
         } else {
@@ -105,8 +175,7 @@ pub async fn size(source: &dyn Engine, plan: &Plan) -> Result<Size> {
             last: slot,
         }
     });
-    let (records, bytes, all) =
-        count(source, plan.collection, Scope::Slots(picked.collect())).await?;
+    let (records, bytes, all) = count(source, collection, Scope::Slots(picked.collect())).await?;
     let known_by = if all {
         KnownBy::Estimate
     } else {

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, ensure};
 use engine_api::ControlStore;
 use layout::Collection;
 use mover::spread::{self, Portion, SpreadError};
-use mover::{MoveName, Plan};
+use mover::{MoveName, Moved, Plan};
 use router::{Map, ShardName};
 
 use super::wanted::{Spread, SpreadWay};
@@ -23,18 +23,34 @@ pub struct Ground<'a> {
     pub declared: Option<Declared>,
 }
 
-/// A layout's word on who keeps what.
+/// The layouts' word on who keeps what.
 pub struct Declared {
-    pub layout: shards::Plan,
+    /// The one that is served, and the one that is moved to.
+    pub layouts: Vec<shards::Plan>,
     pub roster: Roster,
 }
 
 impl Declared {
-    /// Whether the shard is of the engine that the collection lives on. Tables alone say less: a history has some too.
-    fn keeps(&self, shard: &ShardName, collection: Collection) -> bool {
-        let listed = self.roster.shards().get(shard).map(|it| &it.engine);
-        let engine = self.layout.shards().get(shard).or(listed);
-        engine.is_some_and(|engine| self.layout.serves(engine, collection))
+    /// Whether the shard is of the layout and the engine that the collection lives on. Tables alone say less: a
+    /// history has some too.
+    fn keeps(&self, shard: &ShardName, collection: Collection, layout: &str) -> bool {
+        let mut layouts = self.layouts.iter();
+        let Some(plan) = layouts.find(|plan| plan.layout.name == layout) else {
+            return false;
+        };
+        let listed = self.roster.shards().get(shard);
+        let listed = listed.filter(|listed| listed.layout == layout);
+        let engine = plan.engine_of(shard).or(listed.map(|it| &it.engine));
+        engine.is_some_and(|engine| plan.serves(engine, collection))
+    }
+
+    fn keeps_history(&self, shard: &ShardName) -> Result<bool> {
+        for plan in &self.layouts {
+            if plan.history_shard()?.as_ref() == Some(shard) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -49,7 +65,7 @@ impl Ground<'_> {
     pub fn moves(&self, group: &MoveName, spread: &Spread, freeze_ms_max: u64) -> Result<Moves> {
         if let (SpreadWay::Away(drained), Some(declared)) = (&spread.way, &self.declared) {
             ensure!(
-                declared.layout.history_shard()?.as_ref() != Some(drained),
+                !declared.keeps_history(drained)?,
                 "{drained} keeps the order history, which stays where the layout has it: nothing was begun"
             );
         }
@@ -93,7 +109,10 @@ impl Ground<'_> {
 
     fn keeps(&self, shard: &ShardName, collection: Collection) -> bool {
         match &self.declared {
-            Some(declared) => declared.keeps(shard, collection),
+            Some(declared) => self
+                .map
+                .collection(collection)
+                .is_ok_and(|map| declared.keeps(shard, collection, &map.layout)),
             None => self.shards.contains_key(shard),
         }
     }
@@ -126,9 +145,7 @@ impl Ground<'_> {
 impl Moves {
     pub fn shards(&self) -> BTreeSet<&ShardName> {
         let moves = self.moves.iter();
-        moves
-            .flat_map(|(_, plan)| [&plan.source, &plan.target])
-            .collect()
+        moves.flat_map(|(_, plan)| plan.all_shards()).collect()
     }
 
     /// Names each after its collection and the shard on the other side.
@@ -155,9 +172,11 @@ impl Moves {
             };
             let plan = Plan {
                 collection,
-                scope: portion.scope,
-                source: portion.source,
-                target: portion.target,
+                moved: Moved::Keys {
+                    scope: portion.scope,
+                    source: portion.source,
+                    target: portion.target,
+                },
                 freeze_ms_max,
             };
             self.moves.push((name, plan));

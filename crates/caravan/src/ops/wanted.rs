@@ -2,11 +2,13 @@
 
 use anyhow::{Context, Result, anyhow, ensure};
 use layout::{Collection, Scope, SlotRange};
-use mover::{CutoverTime, FREEZE_MS_DEFAULT, MoveName, Plan, TimeOfDay};
+use mover::{CutoverTime, FREEZE_MS_DEFAULT, MoveName, Plan, Throttle, TimeOfDay};
 use router::{Map, ShardName};
 use serde::{Deserialize, Serialize};
 
 use super::typed;
+
+pub const THROTTLED_FROM_THE_START: &str = "so it was started";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +44,10 @@ pub struct Wanted {
     pub freeze_ms_max: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records_per_s: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_s: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_ms_max: Option<u32>,
     /// When it cuts over by itself: `ready`, or a time of day as `03:00`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cutover: Option<String>,
@@ -54,7 +60,7 @@ pub struct Understood {
     pub name: MoveName,
     pub what: What,
     pub freeze_ms_max: u64,
-    pub records_per_s: Option<u32>,
+    pub throttle: Throttle,
     pub cutover: Option<CutoverTime>,
 }
 
@@ -121,7 +127,12 @@ impl Wanted {
             name: MoveName::new(&self.name)?,
             what,
             freeze_ms_max: self.freeze_ms_max,
-            records_per_s: self.records_per_s,
+            throttle: Throttle {
+                records_per_second_max: self.records_per_s,
+                bytes_per_second_max: self.bytes_per_s,
+                p99_ms_max: self.p99_ms_max,
+                reason: THROTTLED_FROM_THE_START.to_owned(),
+            },
             cutover: cutover.flatten(),
         })
     }
@@ -208,9 +219,11 @@ impl One {
         let (source, target) = self.ends(map)?;
         Ok(Plan {
             collection: self.collection,
-            scope,
-            source,
-            target,
+            moved: mover::Moved::Keys {
+                scope,
+                source,
+                target,
+            },
             freeze_ms_max,
         })
     }

@@ -22,7 +22,7 @@ const STEPS_AT_ONCE_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Filler {
     router: Arc<Router>,
-    history: Option<OrderHistory>,
+    histories: Vec<OrderHistory>,
     settings: Settings,
     /// What times are counted back from.
     from: Timestamp,
@@ -32,7 +32,7 @@ impl Filler {
     pub fn new(shards: &Shards, settings: Settings, from: Timestamp) -> Filler {
         Filler {
             router: shards.router.clone(),
-            history: shards.history.clone(),
+            histories: shards.histories.clone(),
             settings,
             from,
         }
@@ -211,10 +211,8 @@ impl Filler {
             world: Arc::new(Moment::at(at, seed)),
             settings: self.settings.clone(),
         });
-        match &self.history {
-            Some(history) => shop.with_history(history.clone()),
-            None => shop,
-        }
+        let histories = self.histories.iter().cloned();
+        histories.fold(shop, Shop::with_history)
     }
 }
 

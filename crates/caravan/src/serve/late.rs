@@ -10,7 +10,7 @@ use shop_service::{Shop, archive_feed};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::shards::{LATE_LOOK_EVERY, LateShards, keeps_orders};
+use crate::shards::{LATE_LOOK_EVERY, LateShards};
 
 pub struct Late {
     pub shards: LateShards,
@@ -58,18 +58,18 @@ impl Late {
         feeds: &mut JoinSet<()>,
         stopped: &watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
-        for (name, engine) in self.shards.look().await? {
-            if !keeps_orders(&engine) {
+        for came in self.shards.look().await? {
+            let Some(history) = came.history else {
                 continue;
-            }
+            };
             let (control, limits) = (self.control.clone(), feed::Limits::default());
-            if let Some(feed) = archive_feed(&self.shop, &name, engine, control, limits) {
-                let mut stopped = stopped.clone();
-                feeds.spawn(feed?.run(async move {
-                    // A sender that is gone means the same.
-                    let _ = stopped.wait_for(|stopped| *stopped).await;
-                }));
-            }
+            let (shop, name) = (&self.shop, &came.name);
+            let feed = archive_feed(shop, &history, name, came.engine, control, limits)?;
+            let mut stopped = stopped.clone();
+            feeds.spawn(feed.run(async move {
+                // A sender that is gone means the same.
+                let _ = stopped.wait_for(|stopped| *stopped).await;
+            }));
         }
         Ok(())
     }

@@ -10,11 +10,13 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use engine_api::{Record, Timestamp, World};
 use feed::tenure::Tenured;
-use mover::{MoveName, MoveState, Mover, MoverConfig};
+use http_api::App;
+use mover::{Latencies, MoveName, MoveState, Mover, MoverConfig, Pressure};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
+use super::upkeep::Needs;
 use crate::config::Config;
 use crate::faults;
 use crate::metrics::MoveFigures;
@@ -22,6 +24,16 @@ use crate::shards::{OpenShards, Shards};
 
 /// How soon a move that was started is seen.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The requests that this process answers.
+#[derive(Clone, Debug)]
+pub struct ShopRequests(pub App);
+
+impl Pressure for ShopRequests {
+    fn requests(&self) -> Latencies {
+        Latencies(self.0.latencies())
+    }
+}
 
 /// A pause of a garbage collector or of a disk is not to cost a process its moves.
 const TAKE_OVER_MS_LEAST: u64 = 1_000;
@@ -35,12 +47,15 @@ const RENEWALS_IN_A_PATIENCE: u64 = 4;
 pub struct MoveSettings {
     /// How long a move's record stands unchanged before another process takes the move over.
     pub take_over_ms: u64,
+    /// How long what a completed move leaves at its source stays there, if its operator does not say.
+    pub clean_grace_ms: u64,
 }
 
 impl Default for MoveSettings {
     fn default() -> MoveSettings {
         MoveSettings {
             take_over_ms: mover::Limits::default().take_over_ms,
+            clean_grace_ms: mover::Limits::default().clean_grace_ms,
         }
     }
 }
@@ -53,6 +68,11 @@ impl MoveSettings {
             (least..=most).contains(&take_over_ms),
             "moves.take_over_ms is {take_over_ms}: choose {least} to {most}"
         );
+        let (grace_ms, most) = (self.clean_grace_ms, mover::GRACE_MS_MAX);
+        ensure!(
+            grace_ms <= most,
+            "moves.clean_grace_ms is {grace_ms}: choose 0 to {most}"
+        );
         Ok(())
     }
 
@@ -61,6 +81,7 @@ impl MoveSettings {
         let take_over_ms = self.take_over_ms;
         mover::Limits {
             take_over_ms,
+            clean_grace_ms: self.clean_grace_ms,
             renew_ms: defaults.renew_ms.min(take_over_ms / RENEWALS_IN_A_PATIENCE),
             ..defaults
         }
@@ -77,7 +98,11 @@ pub struct Moves {
     router_limits: router::Limits,
     limits: mover::Limits,
     world: Arc<dyn World>,
+    /// What shoppers feel of them.
+    pressure: Arc<dyn Pressure>,
     figures: Arc<MoveFigures>,
+    /// What upkeep leaves alone because of them.
+    needs: Arc<Needs>,
     /// Their records are not read again: names are never used twice.
     ended: BTreeSet<MoveName>,
     movers: JoinSet<()>,
@@ -91,6 +116,8 @@ impl Moves {
         shards: &Shards,
         world: Arc<dyn World>,
         figures: Arc<MoveFigures>,
+        needs: Arc<Needs>,
+        pressure: Arc<dyn Pressure>,
     ) -> Result<Moves> {
         Ok(Moves {
             shards: shards.engines.clone(),
@@ -100,6 +127,8 @@ impl Moves {
             limits: config.moves.limits(),
             world,
             figures,
+            needs,
+            pressure,
             ended: BTreeSet::new(),
             movers: JoinSet::new(),
             names: HashMap::new(),
@@ -149,6 +178,9 @@ impl Moves {
         }
         let ended = |name: &MoveName| self.ended.contains(name);
         let moves = mover::list_unless(self.control.as_ref(), ended).await?;
+        let states = moves.iter().flat_map(|(_, record)| record);
+        let kept = mover::kept_for(states.map(|record| &record.state));
+        self.needs.learn(kept);
         for (name, record) in moves {
             // Who died between the list and the record is to start it again.
             let Some(record) = record else { continue };
@@ -166,7 +198,8 @@ impl Moves {
     /// Whether both sides are open here. One that was added may be a moment later than its first move.
     fn has_both(&self, record: &Tenured<MoveState>) -> bool {
         let (open, plan) = (self.shards.all(), &record.state.plan);
-        open.contains_key(&plan.source) && open.contains_key(&plan.target)
+        let mut ends = plan.all_shards().into_iter();
+        ends.all(|shard| open.contains_key(shard))
     }
 
     fn stand_by(
@@ -183,8 +216,9 @@ impl Moves {
             control: self.control.clone(),
             world: self.world.clone(),
             router: Some(self.router.clone()),
+            pressure: Some(self.pressure.clone()),
             limits: self.limits.clone(),
-            feed_limits: feed::Limits::default(),
+            feed_limits: mover::feed_limits(),
             verifier_limits: verifier::Limits::default(),
             router_limits: self.router_limits.clone(),
             invariants: Some(Arc::new(Promises)),

@@ -18,7 +18,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::late::Late;
 use super::moves::Moves;
-use super::upkeep::{self, Upkeep};
+use super::upkeep::{self, Needs, Upkeep};
 use crate::metrics::TaskCounts;
 use crate::ops::{Listening, OwnDesk};
 use crate::shards::OpenShards;
@@ -119,13 +119,15 @@ pub async fn maintain(
     shards: OpenShards,
     world: Arc<dyn World>,
     upkeep: Upkeep,
+    needs: Arc<Needs>,
     counts: Arc<TaskCounts>,
 ) {
     let mut ticks = every(Duration::from_secs(u64::from(upkeep.every_s.seconds())));
     loop {
         ticks.tick().await;
         for (shard, engine) in &shards.engines() {
-            let round = upkeep::round(engine.as_ref(), world.as_ref(), &upkeep, &counts);
+            let place = (shard, engine.as_ref());
+            let round = upkeep::round(place, world.as_ref(), &upkeep, &needs, &counts);
             if let Err(error) = round.await {
                 counts.upkeep_failed.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(%shard, %error, "a shard cannot be tidied up now");

@@ -1,10 +1,14 @@
 //! Upkeep of one shard: expired records, old marks and old journal entries go.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use anyhow::{Result, ensure};
 use engine_api::{Engine, EngineError, Maintenance, Timestamp, World};
 use model::Lifetime;
+use mover::Kept;
+use router::ShardName;
 use serde::Deserialize;
 
 use crate::metrics::TaskCounts;
@@ -16,6 +20,9 @@ const PIECE_ITEMS_MAX: usize = 500;
 const KEPT_S_LEAST: u32 = 900;
 
 const HOUR_S: u32 = 3_600;
+
+/// Nothing is older.
+const EARLIEST: Timestamp = Timestamp::from_unix_micros(i64::MIN);
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -56,25 +63,52 @@ impl Upkeep {
     }
 }
 
+/// What moves under way still need of each shard (W26, W28).
+#[derive(Debug, Default)]
+pub struct Needs(Mutex<Known>);
+
+#[derive(Debug, Default)]
+enum Known {
+    /// The list of moves was not read yet: everything is kept.
+    #[default]
+    Nothing,
+    Kept(BTreeMap<ShardName, Kept>),
+}
+
+impl Needs {
+    pub fn learn(&self, kept: BTreeMap<ShardName, Kept>) {
+        *self.lock() = Known::Kept(kept);
+    }
+
+    fn of(&self, shard: &ShardName) -> Option<Kept> {
+        match &*self.lock() {
+            Known::Nothing => Some(Kept {
+                marks_from: EARLIEST,
+                journal_from: EARLIEST,
+            }),
+            Known::Kept(kept) => kept.get(shard).copied(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        let known = self.0.lock();
+        known.expect("no code panics while it holds the lock")
+    }
+}
+
 /// Piece after piece until nothing is left to do. Between two pieces the shard has
 /// as long for requests as the piece took.
 pub async fn round(
-    engine: &dyn Engine,
+    (shard, engine): (&ShardName, &dyn Engine),
     world: &dyn World,
     upkeep: &Upkeep,
+    needs: &Needs,
     counts: &TaskCounts,
 ) -> Result<(), EngineError> {
     loop {
         let now = world.now();
         let began = world.elapsed();
-        let done = engine
-            .maintain(Maintenance {
-                now,
-                marks_before: before(now, upkeep.marks_kept_s),
-                journal_before: before(now, upkeep.journal_kept_s),
-                items_max: PIECE_ITEMS_MAX,
-            })
-            .await?;
+        let done = engine.maintain(work(upkeep, needs.of(shard), now)).await?;
         let add = |counter: &AtomicU64, count: usize| {
             counter.fetch_add(count as u64, Ordering::Relaxed);
         };
@@ -88,15 +122,56 @@ pub async fn round(
     }
 }
 
+fn work(upkeep: &Upkeep, kept: Option<Kept>, now: Timestamp) -> Maintenance {
+    let (marks, journal) = (
+        before(now, upkeep.marks_kept_s),
+        before(now, upkeep.journal_kept_s),
+    );
+    Maintenance {
+        now,
+        marks_before: kept.map_or(marks, |kept| marks.min(kept.marks_from)),
+        journal_before: kept.map_or(journal, |kept| journal.min(kept.journal_from)),
+        items_max: PIECE_ITEMS_MAX,
+    }
+}
+
 fn before(now: Timestamp, kept: Lifetime) -> Timestamp {
-    let earliest = Timestamp::from_unix_micros(i64::MIN);
     now.checked_add_seconds(-i64::from(kept.seconds()))
-        .unwrap_or(earliest)
+        .unwrap_or(EARLIEST)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// W26: a move of two days needs marks of two days.
+    #[test]
+    fn what_a_move_needs_is_kept_and_before_moves_are_known_everything() {
+        let hours = |hours: i64| Timestamp::from_unix_micros(hours * 3_600_000_000);
+        let (upkeep, now) = (Upkeep::default(), hours(1_000));
+        let shard = |name| ShardName::new(name).unwrap();
+        let needs = Needs::default();
+        let asked = |name| {
+            let work = work(&upkeep, needs.of(&shard(name)), now);
+            (work.marks_before, work.journal_before)
+        };
+        assert_eq!(asked("a"), (EARLIEST, EARLIEST));
+        needs.learn(BTreeMap::from([(
+            shard("a"),
+            Kept {
+                marks_from: hours(950),
+                journal_from: hours(999),
+            },
+        )]));
+        assert_eq!(asked("a"), (hours(950), hours(999)));
+        assert_eq!(
+            asked("b"),
+            (hours(976), hours(999)),
+            "no move takes part in it"
+        );
+        needs.learn(BTreeMap::new());
+        assert_eq!(asked("a"), (hours(976), hours(999)));
+    }
 
     #[test]
     fn the_defaults_hold_and_what_forgets_too_early_is_refused() {

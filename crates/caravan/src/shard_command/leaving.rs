@@ -13,7 +13,7 @@ pub async fn remove(wish: &NamedShard, out: &mut dyn Write) -> Result<()> {
     let name = ShardName::new(&wish.name)?;
     let desk = Desk::open(&wish.place).await?;
     ensure!(
-        !desk.plan.shards().contains_key(&name),
+        !desk.deployment.names().contains(&name),
         "{name} stands in the layout file: drain it, and it is not used any more"
     );
     let roster = desk.roster().await?;
@@ -47,7 +47,7 @@ async fn is_left(desk: &Desk, name: &ShardName) -> Result<()> {
     for (moving, record) in mover::list(desk.control.as_ref()).await? {
         let Some(record) = record else { continue };
         let plan = &record.state.plan;
-        let named = plan.source == *name || plan.target == *name;
+        let named = plan.all_shards().contains(name);
         if named && !record.state.phase.is_over() {
             bail!(
                 "move {moving} has not ended and names {name} ({}): complete, roll back or abort it first",

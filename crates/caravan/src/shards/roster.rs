@@ -1,4 +1,4 @@
-//! The roster: shards that came after the layout file was written, the engine of the layout that each is of, and where
+//! The roster: shards that came after the layout file was written, the layout and its engine that each is of, and where
 //! it is. One control value, changed by compare-and-set, and read by every process. It holds no passwords.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +28,8 @@ pub struct Roster {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listed {
+    /// By its name: a layout that was moved away from leaves its shards listed.
+    pub layout: String,
     /// Of the layout.
     pub engine: String,
     /// Without a password: each process has the one of its own settings.
@@ -61,6 +63,10 @@ impl Roster {
 
     pub fn shards(&self) -> &BTreeMap<ShardName, Listed> {
         &self.shards
+    }
+
+    pub fn removed(&self) -> &BTreeSet<ShardName> {
+        &self.removed
     }
 
     /// Refuses a name that had another meaning.
@@ -127,6 +133,7 @@ mod tests {
 
     fn at(address: &str) -> Listed {
         Listed {
+            layout: "mongo-sharded".to_owned(),
             engine: "mongo".to_owned(),
             address: address.to_owned(),
         }

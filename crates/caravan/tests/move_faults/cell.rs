@@ -10,6 +10,8 @@ pub enum Cell {
     },
     /// Several kills in one move.
     Random,
+    /// Nobody dies: the records are to be on the other side.
+    Undisturbed,
 }
 
 /// A step of a move, as a fault point names it.
@@ -35,9 +37,11 @@ pub enum Victim {
 pub enum End {
     Completed,
     RolledBack,
+    /// By command, before the cutover.
+    Aborted,
 }
 
-const VICTIMS: [Victim; 4] = [
+pub const VICTIMS: [Victim; 4] = [
     Victim::Mover,
     Victim::Router,
     Victim::SourceServer,
@@ -45,33 +49,37 @@ const VICTIMS: [Victim; 4] = [
 ];
 
 /// In the order in which a move comes by. The map is published after the record says so.
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 18] = [
+    step("preflight", "move:planned"),
     step("barrier", "move:barrier"),
     step("backfilling", "move:backfilling"),
     step("catching up", "move:catching-up"),
     step("verifying", "move:verifying"),
     step("ready", "move:ready"),
+    step("aborted", "move:aborted"),
     step("noticed", "move:noticed"),
     step("frozen", "move:frozen"),
     step("freeze published", "map:freeze"),
     step("proven", "move:proven"),
     step("cutover published", "map:cutover"),
     step("settling", "move:settling"),
-    step("rolling back, noticed", "move:noticed-back"),
-    step("rolling back, frozen", "move:frozen-back"),
-    step("rolling back, proven", "move:proven-back"),
+    step("completed", "move:completed"),
+    step("noticed back", "move:noticed-back"),
+    step("frozen back", "move:frozen-back"),
+    step("proven back", "move:proven-back"),
+    step("rolled back", "move:rolled-back"),
 ];
 
 const fn step(name: &'static str, point: &'static str) -> Step {
     Step { name, point }
 }
 
-/// Those next to each other differ in both, so that a slice has some of everything.
-pub fn all() -> Vec<Cell> {
+/// Those next to each other differ in step and victim, so that a slice has some of everything.
+pub fn all(victims: &[Victim]) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for round in 0..VICTIMS.len() {
+    for round in 0..victims.len() {
         for (number, step) in STEPS.into_iter().enumerate() {
-            let victim = VICTIMS[(number + round) % VICTIMS.len()];
+            let victim = victims[(number + round) % victims.len()];
             cells.push(Cell::At { step, victim });
         }
         cells.push(Cell::Random);
@@ -96,32 +104,51 @@ impl Cell {
         match self {
             Cell::At { step, .. } => step.name,
             Cell::Random => "random",
+            Cell::Undisturbed => "undisturbed",
         }
     }
 
-    /// Alternating, where the step does not decide it.
-    pub fn end(&self, number: usize) -> End {
-        let goes_back = matches!(self, Cell::At { step, .. } if step.point.ends_with("-back"));
-        match goes_back || number.is_multiple_of(2) {
-            true => End::RolledBack,
-            false => End::Completed,
+    /// Whether it is meant by the name of a cell, a step or a victim.
+    pub fn is_called(&self, name: &str) -> bool {
+        let by_victim = match self {
+            Cell::At { victim, .. } => victim.to_string() == name,
+            Cell::Random | Cell::Undisturbed => false,
+        };
+        by_victim || self.step_name() == name || self.to_string() == name
+    }
+
+    /// The end that this step belongs to, or else the one that is proposed.
+    pub fn end(&self, proposed: End) -> End {
+        let point = match self {
+            Cell::At { step, .. } => step.point,
+            Cell::Undisturbed => return End::Completed,
+            Cell::Random => return proposed,
+        };
+        match point {
+            "move:aborted" => End::Aborted,
+            "move:completed" => End::Completed,
+            "move:rolled-back" => End::RolledBack,
+            _ if point.ends_with("-back") => End::RolledBack,
+            _ => proposed,
         }
     }
 }
 
 impl End {
-    /// The command that leads there from settling.
-    pub fn wish(self) -> &'static str {
+    /// The command that leads there, and the phase in which it is given.
+    pub fn wish(self) -> (&'static str, &'static str) {
         match self {
-            End::Completed => "complete",
-            End::RolledBack => "rollback",
+            End::Completed => ("complete", "settling"),
+            End::RolledBack => ("rollback", "settling"),
+            End::Aborted => ("abort", "ready"),
         }
     }
 
     pub fn phase(self) -> &'static str {
         match self {
-            End::Completed => "completed",
+            End::Completed => "cleaned up",
             End::RolledBack => "rolled back",
+            End::Aborted => "aborted",
         }
     }
 }
@@ -130,7 +157,7 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cell::At { step, victim } => write!(f, "{}/{victim}", step.name),
-            Cell::Random => f.write_str("random"),
+            Cell::Random | Cell::Undisturbed => f.write_str(self.step_name()),
         }
     }
 }

@@ -8,16 +8,18 @@
 //!   random             several kills in one move, at moments drawn from a printed seed
 //! ```
 //!
-//! A few cells on MongoDB, others every day, or those that `CARAVAN_MOVE_FAULTS` names (`frozen/mover,ready/router,random`),
-//! on the engines of `CARAVAN_MOVE_FAULTS_PAIR`. With `CARAVAN_TESTBED_ALL` set: the whole table. It is kept in
-//! `target/move-faults.md`.
+//! A few cells on the embedded engine and on one pair with servers, others every day; or the cells, steps or victims that
+//! `CARAVAN_MOVE_FAULTS` names (`frozen/mover,ready,router`), on the engines of `CARAVAN_MOVE_FAULTS_PAIR`. With
+//! `CARAVAN_TESTBED_ALL` set: the whole table. It is kept in `target/move-faults.md`.
 
 #![allow(clippy::unwrap_used)]
 
 mod cell;
+mod errands;
 mod moving;
 mod pair;
 mod place;
+mod running;
 mod striking;
 mod table;
 
@@ -27,39 +29,50 @@ mod support;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cell::Cell;
+use errands::Errands;
 use judge::shop::disturbed::{self, Plan};
-use pair::{PAIRS, Pair, Start};
+use pair::{KINDS, Kind, Pair, Slice};
 use place::Place;
 use table::Table;
 
-/// Cells of a run that is not the whole table, the random one not counted.
-const SLICE: usize = 3;
 const SECONDS_A_DAY: u64 = 24 * 60 * 60;
+
+/// Cells on one shop: shoppers fill it all the time, and what is moved is to stay small.
+const CELLS_MAX: usize = 10;
 
 #[test]
 fn whoever_is_killed_in_a_move_nothing_is_lost_and_it_comes_to_its_end() {
     let table = Table::create();
-    let pairs: Vec<_> = match std::env::var("CARAVAN_MOVE_FAULTS_PAIR") {
-        Ok(named) => vec![pair_named(&named)],
-        Err(_) if is_whole() => PAIRS.to_vec(),
-        Err(_) => vec![PAIRS[0]],
+    let kinds: Vec<Kind> = match std::env::var("CARAVAN_MOVE_FAULTS_PAIR") {
+        Ok(named) => vec![kind_named(&named)],
+        Err(_) if is_whole() => KINDS.to_vec(),
+        Err(_) => {
+            let with_servers = &KINDS[1..];
+            vec![KINDS[0], with_servers[today() % with_servers.len()]]
+        }
     };
-    for (name, start) in pairs {
-        let seed = judge::together::run_number();
-        println!("{name}, seed {seed}");
-        if let Some(pair) = start() {
-            run(name, pair, seed, &table);
+    for kind in kinds {
+        let Some(servers) = (kind.start)() else {
+            continue;
+        };
+        let victims = (kind.begin)(&servers, 0).victims();
+        let cells = chosen(kind, cell::all(victims));
+        for (number, cells) in cells.chunks(CELLS_MAX).enumerate() {
+            run(kind.name, (kind.begin)(&servers, number), cells, &table);
         }
     }
     println!("{}", table.text());
 }
 
-fn run(name: &str, pair: Pair, seed: u64, table: &Table) {
+fn run(name: &str, pair: Pair, cells: &[Cell], table: &Table) {
+    let seed = judge::together::run_number();
+    println!("{name}, seed {seed}");
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::start(pair, chosen(), seed, table.clone());
+    let errands = Errands::new(pair.ways(), cells);
+    let place = Place::start(pair, errands, seed, table.clone());
     let plan = Plan {
         load: Duration::from_secs(1),
-        shoppers: 6,
+        shoppers: 3,
         seed,
         ledger: folder.path().join("ledger"),
         patience: Duration::from_secs(8),
@@ -81,30 +94,33 @@ fn run(name: &str, pair: Pair, seed: u64, table: &Table) {
     table.judged(name, seed);
 }
 
-fn pair_named(name: &str) -> (&'static str, Start) {
-    let found = PAIRS.iter().find(|(known, _)| *known == name);
-    *found.unwrap_or_else(|| panic!("no pair {name:?} among {:?}", PAIRS.map(|(name, _)| name)))
+fn kind_named(name: &str) -> Kind {
+    let found = KINDS.into_iter().find(|kind| kind.name == name);
+    found.unwrap_or_else(|| panic!("no pair {name:?} among {:?}", KINDS.map(|kind| kind.name)))
 }
 
-fn chosen() -> Vec<Cell> {
-    let all = cell::all();
+fn chosen(kind: Kind, all: Vec<Cell>) -> Vec<Cell> {
     if let Ok(named) = std::env::var("CARAVAN_MOVE_FAULTS") {
-        let find = |name: &str| all.iter().find(|cell| cell.to_string() == name).copied();
-        let named = named.split(',');
-        return named
-            .map(|name| find(name).unwrap_or_else(|| panic!("no cell {name}")))
-            .collect();
+        let names: Vec<&str> = named.split(',').collect();
+        for name in &names {
+            let is_known = all.iter().any(|cell| cell.is_called(name));
+            assert!(is_known, "no cell, step or victim {name:?}");
+        }
+        let is_meant = |cell: &Cell| names.iter().any(|name| cell.is_called(name));
+        return all.into_iter().filter(is_meant).collect();
     }
     if is_whole() {
         return all;
     }
-    let named: Vec<Cell> = all
-        .iter()
-        .copied()
-        .filter(|cell| *cell != Cell::Random)
-        .collect();
-    let today = (0..SLICE).map(|number| named[(today() * SLICE + number) % named.len()]);
-    today.chain([Cell::Random]).collect()
+    let is_named = |cell: &Cell| *cell != Cell::Random;
+    let named: Vec<Cell> = all.into_iter().filter(is_named).collect();
+    let Slice { named: few, random } = kind.slice;
+    // A pair with servers comes once in so many days.
+    let turn = today() / (KINDS.len() - 1);
+    let today = (0..few).map(|number| named[(turn * few + number) % named.len()]);
+    today
+        .chain(std::iter::repeat_n(Cell::Random, random))
+        .collect()
 }
 
 fn is_whole() -> bool {

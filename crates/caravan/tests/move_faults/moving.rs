@@ -62,6 +62,7 @@ impl Moving {
     pub fn freezes(&self) -> String {
         let shown = |ms: Option<u64>| ms.map_or("unknown".to_owned(), |ms| format!("{ms} ms"));
         match self.end {
+            End::Aborted => "none".to_owned(),
             End::Completed => shown(self.freeze_ms),
             End::RolledBack => {
                 let (there, back) = (shown(self.freeze_ms), shown(self.freeze_back_ms));
@@ -76,7 +77,7 @@ impl Moving {
         self.term = status["term"].as_u64().context("a term")?;
         let freeze_ms = status["shown"]["freeze_ms"].as_u64();
         match phase {
-            "settling" | "completed" => self.freeze_ms = freeze_ms,
+            "settling" | "completed" | "cleaning up" | "cleaned up" => self.freeze_ms = freeze_ms,
             "rolled back" => self.freeze_back_ms = freeze_ms,
             _ => {}
         }

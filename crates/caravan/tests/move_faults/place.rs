@@ -1,12 +1,10 @@
-//! Two processes over a pair of servers, the command line beside them, and moves that are
-//! brought to their end whatever happens on the way.
+//! The processes over a pair of engines, and the command line beside them.
 
 use std::net::SocketAddr;
 use std::process::{Command, Output};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use judge::server::ServerProcess;
 use judge::shop::disturbed::Fleet;
 use rand::SeedableRng;
@@ -14,26 +12,16 @@ use rand::rngs::StdRng;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::cell::{Cell, End};
-use crate::moving::Moving;
-use crate::pair::Pair;
-use crate::striking::Strikes;
+use crate::errands::Errands;
+use crate::pair::{Ground, Pair};
 use crate::support;
 use crate::table::Table;
 
 /// Which process holds every move of a cell, until it dies.
 pub const MOVER: usize = 0;
 pub const ROUTER: usize = 1;
-const PROCESSES: usize = 2;
 
-/// How long one move may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(360);
-/// How often a cell is tried: the process with the fault point may lose the move before it comes there.
-const ATTEMPTS_MAX: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(100);
-
-const SETTINGS: [&str; 4] = [
-    "shop.sweep_after_s=10",
+const LEASES: [&str; 3] = [
     "router.lease_ms=5000",
     "router.lease_renew_ms=300",
     "router.lease_look_ms=20",
@@ -43,10 +31,10 @@ pub struct Place {
     pub pair: Pair,
     pub random: StdRng,
     pub members: Vec<Member>,
-    cells: Vec<Cell>,
-    /// On which shard each collection's keys are.
-    owners: Vec<usize>,
-    table: Table,
+    pub errands: Errands,
+    /// On which side each collection's records are.
+    pub owners: Vec<usize>,
+    pub table: Table,
     folder: tempfile::TempDir,
     began: Instant,
 }
@@ -66,33 +54,29 @@ pub enum Condition {
     Dead,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attempt {
-    Struck,
-    /// Another process took the move over before the step.
-    Missed,
-}
-
 impl Place {
-    pub fn start(pair: Pair, cells: Vec<Cell>, seed: u64, table: Table) -> Place {
+    pub fn start(pair: Pair, errands: Errands, seed: u64, table: Table) -> Place {
         let owners = vec![0; pair.collections.len()];
         let mut place = Place {
             pair,
             random: StdRng::seed_from_u64(seed),
             members: Vec::new(),
-            cells,
+            errands,
             owners,
             table,
             folder: tempfile::tempdir().unwrap(),
             began: Instant::now(),
         };
-        for number in 0..PROCESSES {
+        for number in 0..place.pair.processes() {
             let any = "127.0.0.1:0".parse().unwrap();
             let process = ServerProcess::start(place.serving(number, any, None)).unwrap();
             place.members.push(Member {
                 address: process.address(),
                 process: Some(process),
             });
+        }
+        if let Ground::Directory = place.pair.ground {
+            place.succeeds(&["shard", "add"]).unwrap();
         }
         place
     }
@@ -106,12 +90,16 @@ impl Place {
         }
         command.args(["serve", "--listen", &listen.to_string()]);
         command.args(["--set", &format!("process=member-{number}")]);
-        for setting in SETTINGS {
+        let leases = match self.pair.ground {
+            Ground::Directory => &[][..],
+            Ground::Shards { .. } | Ground::Layouts { .. } => &LEASES,
+        };
+        for setting in ["shop.sweep_after_s=10"].iter().chain(leases) {
             command.args(["--set", setting]);
         }
         let take_over_ms = self.pair.take_over_ms;
         command.args(["--set", &format!("moves.take_over_ms={take_over_ms}")]);
-        command.args(self.pair.arguments());
+        command.args(self.pair.serving());
         command
     }
 
@@ -126,7 +114,7 @@ impl Place {
         Ok(())
     }
 
-    fn end_one(&mut self, number: usize) -> anyhow::Result<()> {
+    pub fn end_one(&mut self, number: usize) -> anyhow::Result<()> {
         self.signal(number, Signal::TERM)?;
         let process = self.members[number].process.take();
         process.context("it serves")?.wait()
@@ -154,150 +142,48 @@ impl Place {
         })
     }
 
-    fn caravan(&self, arguments: &[impl AsRef<str>]) -> anyhow::Result<Output> {
+    /// A command that says by itself where everything is.
+    pub fn caravan(&self, arguments: &[impl AsRef<str>]) -> anyhow::Result<Output> {
         let mut command = support::command(self.folder.path());
-        command.args(arguments.iter().map(AsRef::as_ref));
-        Ok(command.args(self.pair.arguments()).output()?)
+        Ok(command.args(arguments.iter().map(AsRef::as_ref)).output()?)
     }
 
-    fn succeeds(&self, arguments: &[impl AsRef<str>]) -> anyhow::Result<String> {
-        let output = self.caravan(arguments)?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        let asked: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
-        ensure!(output.status.success(), "{}: {told}", asked.join(" "));
-        Ok(String::from_utf8(output.stdout)?)
+    /// A command about the pair.
+    pub fn asked(&self, arguments: &[&str]) -> anyhow::Result<Output> {
+        let place = self.pair.place();
+        let place: Vec<&str> = place.iter().map(String::as_str).collect();
+        self.caravan(&[arguments, &place].concat())
     }
 
-    fn status(&self, name: &str) -> anyhow::Result<Value> {
-        let text = self.succeeds(&["move", "status", "--json", "--name", name])?;
-        Ok(serde_json::from_str(&text)?)
+    pub fn succeeds(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        told(arguments, &self.asked(arguments)?)
     }
 
-    fn run_cell(&mut self, number: usize, cell: Cell) -> anyhow::Result<()> {
-        for attempt in 1..=ATTEMPTS_MAX {
-            let name = format!("cell-{number}-{attempt}");
-            if self.attempt(number, cell, name)? == Attempt::Struck {
-                return Ok(());
-            }
-            self.say("on a busy machine the other process took it before: once more");
+    /// `None`: the process that would tell it is dead.
+    pub fn status(&self, name: &str) -> anyhow::Result<Option<Value>> {
+        let arguments = ["move", "status", "--json", "--name", name];
+        let output = self.asked(&arguments)?;
+        if !output.status.success() && self.is_closed()? {
+            return Ok(None);
         }
-        bail!("nobody was killed in {ATTEMPTS_MAX} moves")
+        Ok(Some(serde_json::from_str(&told(&arguments, &output)?)?))
     }
 
-    /// A move, from its start to its end.
-    fn attempt(&mut self, number: usize, cell: Cell, name: String) -> anyhow::Result<Attempt> {
-        let began = Instant::now();
-        let collection = number % self.owners.len();
-        let fault = cell.fault_point();
-        self.say(&format!(
-            "{cell}: {}",
-            fault.as_deref().unwrap_or("a few kills")
-        ));
-        self.end_one(MOVER)?;
-        self.start_one(MOVER, fault.as_deref())?;
-        let mut moving = self.begin(name, collection, cell.end(number))?;
-        let mut strikes = Strikes::of(cell, self);
-        loop {
-            strikes.look(self, &moving)?;
-            if self.advance(&mut moving)? {
-                break;
-            }
-            ensure!(
-                began.elapsed() < PATIENCE,
-                "{cell}: {} does not come to its end: {:#}",
-                moving.name,
-                self.status(&moving.name)?
-            );
-            thread::sleep(PAUSE);
-        }
-        self.certificates_hold(&moving)?;
-        if moving.end == End::Completed {
-            self.owners[collection] = 1 - moving.from;
-        }
-        let Some(struck) = strikes.told() else {
-            let (phase, term) = (&moving.phase, moving.term);
-            ensure!(term > 1, "it is {phase}, and its fault point was never met");
-            return Ok(Attempt::Missed);
-        };
-        let moved = format!(
-            "{} {} to {}, {}",
-            self.pair.collections[collection],
-            self.pair.shards[moving.from],
-            self.pair.shards[1 - moving.from],
-            moving.end.phase()
-        );
-        self.table.row([
-            self.pair.name,
-            cell.step_name(),
-            &struck,
-            &moved,
-            &moving.story(),
-            &moving.freezes(),
-            &format!("{:.0} s", began.elapsed().as_secs_f64()),
-        ]);
-        Ok(Attempt::Struck)
+    /// Whether commands find nobody who could answer: a directory belongs to the process that serves it.
+    pub fn is_closed(&self) -> anyhow::Result<bool> {
+        Ok(match self.pair.ground {
+            Ground::Directory => self.condition(MOVER)? == Condition::Dead,
+            Ground::Shards { .. } | Ground::Layouts { .. } => false,
+        })
     }
+}
 
-    /// Starts it so that the process with the fault point takes it: the other stands still until then.
-    fn begin(&mut self, name: String, collection: usize, end: End) -> anyhow::Result<Moving> {
-        let from = self.owners[collection];
-        self.signal(ROUTER, Signal::STOP)?;
-        self.succeeds(
-            &self
-                .pair
-                .starting(&name, self.pair.collections[collection], from),
-        )?;
-        let began = Instant::now();
-        while self.status(&name)?["held"] != true {
-            ensure!(began.elapsed() < PATIENCE, "nobody takes {name}");
-            thread::sleep(PAUSE);
-        }
-        self.signal(ROUTER, Signal::CONT)?;
-        Ok(Moving::started(name, from, end))
-    }
-
-    /// Looks where it stands and gives the next command. Whether it has ended.
-    fn advance(&self, moving: &mut Moving) -> anyhow::Result<bool> {
-        let status = self.status(&moving.name)?;
-        moving.note(&status)?;
-        if status["ended"] == true {
-            let (phase, wanted) = (&moving.phase, moving.end.phase());
-            ensure!(
-                phase == wanted,
-                "it has ended {phase}, not {wanted}: {status:#}"
-            );
-            return Ok(true);
-        }
-        if status["wish"].is_null() {
-            match moving.phase.as_str() {
-                "ready" => moving.cutovers += self.asks("cutover", moving)?,
-                "settling" => moving.endings += self.asks(moving.end.wish(), moving)?,
-                _ => {}
-            }
-        }
-        Ok(false)
-    }
-
-    /// Refused if it does not stand there any more since we looked: then it is asked again.
-    fn asks(&self, wish: &str, moving: &Moving) -> anyhow::Result<u32> {
-        let asked = self.caravan(&["move", wish, "--name", &moving.name])?;
-        let told = String::from_utf8_lossy(&asked.stderr);
-        self.say(&format!("{}: {wish} {told}", moving.name));
-        match asked.status.code() {
-            Some(0) => Ok(1),
-            Some(2) => Ok(0),
-            code => bail!("move {wish} ended with {code:?}: {told}"),
-        }
-    }
-
-    fn certificates_hold(&self, moving: &Moving) -> anyhow::Result<()> {
-        let verify = ["move", "certificate", "--verify", "--name", &moving.name];
-        self.succeeds(&verify)?;
-        if moving.end == End::RolledBack {
-            self.succeeds(&[&verify[..], &["--rollback"]].concat())?;
-        }
-        Ok(())
-    }
+/// What it printed, if it has succeeded.
+pub fn told(arguments: &[impl AsRef<str>], output: &Output) -> anyhow::Result<String> {
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let asked: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
+    ensure!(output.status.success(), "{}: {complaint}", asked.join(" "));
+    Ok(String::from_utf8(output.stdout.clone())?)
 }
 
 impl Fleet for Place {
@@ -307,17 +193,13 @@ impl Fleet for Place {
 
     /// One move after the other, as long as that takes.
     fn disturb(&mut self, _until: Instant) -> anyhow::Result<()> {
-        for (number, cell) in self.cells.clone().into_iter().enumerate() {
-            let ran = self.run_cell(number, cell);
-            ran.with_context(|| format!("cell {number}, {cell}"))?;
-        }
-        Ok(())
+        self.run_errands()
     }
 
     fn restart(&mut self) -> anyhow::Result<()> {
         for member in &mut self.members {
             member.process = None;
         }
-        (0..PROCESSES).try_for_each(|number| self.start_one(number, None))
+        (0..self.members.len()).try_for_each(|number| self.start_one(number, None))
     }
 }

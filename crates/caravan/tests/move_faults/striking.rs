@@ -9,11 +9,12 @@ use rustix::process::Signal;
 
 use crate::cell::{Cell, Victim};
 use crate::moving::Moving;
+use crate::pair::Server;
 use crate::place::{Condition, MOVER, Place, ROUTER};
 
 /// How long a victim of a named step is away.
 const AWAY: Duration = Duration::from_millis(1_500);
-const RANDOM_KILLS: u32 = 4;
+const RANDOM_KILLS: u32 = 3;
 
 pub struct Strikes {
     cell: Cell,
@@ -29,6 +30,7 @@ impl Strikes {
         let left = match cell {
             Cell::At { .. } => 1,
             Cell::Random => RANDOM_KILLS,
+            Cell::Undisturbed => 0,
         };
         Strikes {
             cell,
@@ -46,8 +48,13 @@ impl Strikes {
         match self.cell {
             Cell::At { victim, .. } => self.at_the_step(place, victim, moving),
             Cell::Random if Instant::now() >= self.next => self.at_random(place, moving),
-            Cell::Random => Ok(()),
+            Cell::Random | Cell::Undisturbed => Ok(()),
         }
+    }
+
+    /// Whether its one kill has not come yet.
+    pub fn waits_for_its_step(&self) -> bool {
+        self.left > 0 && matches!(self.cell, Cell::At { .. })
     }
 
     fn at_the_step(
@@ -78,12 +85,11 @@ impl Strikes {
                 place.start_one(ROUTER, None)?;
             }
             (Victim::SourceServer | Victim::TargetServer, Condition::StandsStill) => {
-                let server = shard_of(victim, moving);
                 place.say(&format!("the {victim} is killed"));
-                place.pair.servers[server].kill()?;
+                server_of(victim, moving, place)?.kill()?;
                 place.signal(MOVER, Signal::CONT)?;
                 thread::sleep(AWAY);
-                place.pair.servers[server].restart()?;
+                server_of(victim, moving, place)?.restart()?;
             }
             (victim, condition) => {
                 anyhow::bail!("the {victim} was to be killed, and the mover: {condition:?}")
@@ -97,12 +103,7 @@ impl Strikes {
 
     fn at_random(&mut self, place: &mut Place, moving: &Moving) -> anyhow::Result<()> {
         let away = rest(place, 100..2_000);
-        let victims = [
-            Victim::Mover,
-            Victim::Router,
-            Victim::SourceServer,
-            Victim::TargetServer,
-        ];
+        let victims = place.pair.victims();
         let victim = victims[place.random.random_range(0..victims.len())];
         match victim {
             // Either may hold the move by now.
@@ -119,17 +120,16 @@ impl Strikes {
                     .push(format!("process {number} ({})", moving.phase));
             }
             Victim::SourceServer | Victim::TargetServer => {
-                let server = shard_of(victim, moving);
                 place.say(&format!("the {victim} is killed"));
-                place.pair.servers[server].kill()?;
+                server_of(victim, moving, place)?.kill()?;
                 thread::sleep(away);
-                place.pair.servers[server].restart()?;
+                server_of(victim, moving, place)?.restart()?;
                 self.struck.push(format!("{victim} ({})", moving.phase));
             }
         }
         place.say("it is back");
         self.left -= 1;
-        self.next = Instant::now() + rest(place, 300..4_000);
+        self.next = Instant::now() + rest(place, 300..7_000);
         Ok(())
     }
 
@@ -141,15 +141,22 @@ impl Strikes {
 
     /// Who was killed. A cell that killed nobody has shown nothing.
     pub fn told(self) -> Option<String> {
-        (!self.struck.is_empty()).then(|| self.struck.join(", "))
+        match self.cell {
+            Cell::Undisturbed => Some("nobody".to_owned()),
+            Cell::At { .. } | Cell::Random => {
+                (!self.struck.is_empty()).then(|| self.struck.join(", "))
+            }
+        }
     }
 }
 
-fn shard_of(victim: Victim, moving: &Moving) -> usize {
-    match victim {
+fn server_of<'a>(victim: Victim, moving: &Moving, place: &'a Place) -> anyhow::Result<&'a Server> {
+    let side = match victim {
         Victim::SourceServer => moving.from,
-        _ => 1 - moving.from,
-    }
+        Victim::Mover | Victim::Router | Victim::TargetServer => 1 - moving.from,
+    };
+    let server = place.pair.server(side).map(AsRef::as_ref);
+    server.context("no server is under it")
 }
 
 fn rest(place: &mut Place, ms: std::ops::Range<u64>) -> Duration {

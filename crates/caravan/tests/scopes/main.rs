@@ -131,7 +131,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
         .bring(["--name", "carts-1"], "cutover", "ready", "settling")
         .unwrap();
     place
-        .bring(["--name", "carts-1"], "complete", "settling", "completed")
+        .bring(["--name", "carts-1"], "complete", "settling", "cleaned up")
         .unwrap();
     place.end();
     let refused = |arguments: &[&str], what: &str, remedy: &str| {
@@ -287,7 +287,7 @@ impl Told {
         self.place
             .bring([kind, name], "cutover", "ready", "settling")?;
         self.place
-            .bring([kind, name], "complete", "settling", "completed")
+            .bring([kind, name], "complete", "settling", "cleaned up")
     }
 
     fn growing(&self) -> anyhow::Result<()> {

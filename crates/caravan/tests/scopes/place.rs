@@ -221,7 +221,10 @@ impl Place {
                     self.say(&format!("{}: was given up before: {why}", status["move"]));
                 }
                 // Refused if it is not ready any more since we looked.
-                self.caravan(&["move", wish, which[0], which[1]])?;
+                let asked = ["move", wish, which[0], which[1]];
+                // Nobody waits for a grace here.
+                let grace = ["--grace", "0s"].into_iter().filter(|_| wish == "complete");
+                self.caravan(&asked.into_iter().chain(grace).collect::<Vec<_>>())?;
             }
             thread::sleep(PAUSE);
         }

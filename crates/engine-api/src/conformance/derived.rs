@@ -2,11 +2,15 @@
 
 use layout::{AccessPath, Collection, Field, Scope, Value};
 
+use crate::change::Change;
+use crate::conformance::images::image;
 use crate::conformance::listings::{Listing, found_at, found_by};
 use crate::conformance::scenery::{change_if, create, expiring, micros_after, remove, set_line};
 use crate::conformance::stage::{Checked, Failure, Stage};
 use crate::conformance::{CARTS, PRODUCTS, SESSIONS};
+use crate::context::WriteContext;
 use crate::record::{Content, RecordKey};
+use crate::revision::Revision;
 use crate::stray::{Patience, Stray, StraySearch};
 
 cases! {
@@ -16,6 +20,7 @@ cases! {
     "E16" ["W9"] a_session_that_gets_a_user_is_found_by_that_user [SESSIONS];
     "E16" ["W7"] an_expired_record_is_on_no_path [CARTS];
     "E25" ["W9"] rows_that_follow_their_records_are_no_strays [];
+    "E25" ["W9"] an_image_leaves_no_row_of_the_one_before [];
     "E1" [] a_patched_record_shows_its_parts_on_every_path [CARTS];
 }
 async fn a_removed_record_vanishes_from_every_path(stage: Stage<'_>) -> Checked {
@@ -172,6 +177,35 @@ async fn rows_that_follow_their_records_are_no_strays(stage: Stage<'_>) -> Check
     }
     let strays = strays_of(&stage, &own).await?;
     ensure!(strays.is_empty(), "rows that follow are strays: {strays:?}");
+    Ok(())
+}
+
+/// The second was decided on while the first was on its way: its revision is older than the first one's arrival.
+async fn an_image_leaves_no_row_of_the_one_before(stage: Stage<'_>) -> Checked {
+    let mut own = Vec::new();
+    for listing in Listing::all(&stage) {
+        let key = listing.key("copied");
+        let first = stage.revision();
+        let second = Revision::from_i64(first.to_i64() + 1)
+            .ok_or_else(|| Failure("no revision".to_owned()))?;
+        for (revision, rank) in [(first, 1), (second, 2)] {
+            let copied = image(&key, revision, listing.header(&key, rank));
+            let arrived = micros_after(stage.now(), 60_000_000);
+            let context = WriteContext {
+                now: arrived,
+                ..stage.mover(1)
+            };
+            stage
+                .done_in(Change::PutImage { image: copied }, context)
+                .await?;
+        }
+        own.push(key);
+    }
+    let strays = strays_of(&stage, &own).await?;
+    ensure!(
+        strays.is_empty(),
+        "rows of earlier images are left: {strays:?}"
+    );
     Ok(())
 }
 

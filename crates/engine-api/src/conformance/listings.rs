@@ -69,7 +69,7 @@ impl<'a> Listing<'a> {
             .collect()
     }
 
-    fn key(&self, name: &str) -> RecordKey {
+    pub fn key(&self, name: &str) -> RecordKey {
         // One id may stand on several paths: the path's own name keeps the cases apart.
         let letter = char::from(b'a' + self.path as u8);
         self.stage

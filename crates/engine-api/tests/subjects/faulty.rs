@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use engine_api::layout::{Field, Value};
 use engine_api::memory::MemoryEngine;
 use engine_api::{
-    Capabilities, Change, ChangeKind, Content, ControlStore, Durability, Engine, EngineError,
-    Fence, Generation, Guard, JournalEvent, JournalPage, Maintained, Maintenance, MoverTerm,
-    Outcome, Page, PartsChange, Position, PriceCondition, Query, ReadContext, Record, RecordKey,
-    Revision, RowFault, Scan, ScanPage, Seal, StockAction, Stray, StrayPage, StraySearch,
-    Timestamp, WriteContext,
+    Capabilities, Change, ChangeKind, Condemned, Content, ControlStore, Durability, Engine,
+    EngineError, Fence, Generation, Guard, JournalEvent, JournalPage, Maintained, Maintenance,
+    MoverTerm, Outcome, Page, PartsChange, Position, PriceCondition, Query, ReadContext, Record,
+    RecordKey, Revision, RowFault, Scan, ScanPage, Seal, StockAction, Stray, StrayPage,
+    StraySearch, Timestamp, WriteContext,
 };
 
 /// The broken promise.
@@ -28,12 +28,14 @@ pub enum Fault {
     CutsMicroseconds,
     DropsEntriesOfRemovals,
     ForgetsInACrash,
+    ForgetsWhatWasSaved,
     ForgetsTheGuard,
     ForgetsThePrice,
     HidesMarksFromScans,
     IgnoresTheExpectedRevision,
     IgnoresTheFence,
     IgnoresTheTerm,
+    JournalsForgetting,
     JournalsUnchangedImages,
     LetsTheExpiredLive,
     OverwritesNewerParts,
@@ -401,6 +403,43 @@ impl Engine for FaultyEngine {
         match self.fault {
             Fault::RestoresByMerging => self.apply(Change::PutImage { image }, context).await,
             _ => self.inner.restore(image, context).await,
+        }
+    }
+
+    async fn condemn(
+        &self,
+        keys: &[RecordKey],
+        context: WriteContext,
+    ) -> Result<Vec<Condemned>, EngineError> {
+        self.inner.condemn(keys, context).await
+    }
+
+    async fn forget(
+        &self,
+        condemned: &[Condemned],
+        context: WriteContext,
+    ) -> Result<u64, EngineError> {
+        match self.fault {
+            Fault::ForgetsWhatWasSaved => {
+                let keys: Vec<RecordKey> = condemned.iter().map(|one| one.key.clone()).collect();
+                let condemned = self.inner.condemn(&keys, context.clone()).await?;
+                self.inner.forget(&condemned, context).await
+            }
+            Fault::JournalsForgetting => {
+                for one in condemned {
+                    let reading = ReadContext {
+                        now: context.now,
+                        freshness: engine_api::Freshness::Latest,
+                    };
+                    if let Some(image) = self.inner.get(&one.key, reading).await? {
+                        self.inner.restore(image, context.clone()).await?;
+                    }
+                }
+                let keys: Vec<RecordKey> = condemned.iter().map(|one| one.key.clone()).collect();
+                let condemned = self.inner.condemn(&keys, context.clone()).await?;
+                self.inner.forget(&condemned, context).await
+            }
+            _ => self.inner.forget(condemned, context).await,
         }
     }
 

@@ -59,12 +59,26 @@ pub(crate) struct Stored {
     pub record: Option<Record>,
     /// The newest row that no header owns: what a collected record has left.
     pub orphans_newest: Revision,
+    /// Below zero: the record is condemned (W47).
     pub(super) turn: Option<i64>,
     pub(super) decided: Vec<PartKey>,
     pub(super) patched: BTreeMap<PartKey, Revision>,
 }
 
 impl Stored {
+    pub fn is_condemned(&self) -> bool {
+        self.turn.is_some_and(|turn| turn < 0)
+    }
+
+    /// Above every turn the partition has had.
+    pub(super) fn next_turn(&self) -> i64 {
+        self.turn.unwrap_or(0).saturating_abs() + 1
+    }
+
+    pub fn turn(&self) -> Option<i64> {
+        self.turn
+    }
+
     /// The same partition, taken for one without a record; and the record.
     pub fn without_record(self) -> (Stored, Option<Record>) {
         let emptied = Stored {

@@ -73,14 +73,16 @@ impl Recording {
     }
 
     /// Sends the same statements for another record, one after the other, and
-    /// looks at no answer. Texts that are the old id become the new one.
-    pub async fn replay(&self, old_id: &str, new_id: &str) -> Result<(), EngineError> {
+    /// looks at no answer. Texts that are the first of a pair become the second.
+    pub async fn replay(&self, renamed: &[(&str, &str)]) -> Result<(), EngineError> {
         let session = &self.connection.session;
+        let new_text = |text: &str| {
+            let pair = renamed.iter().find(|(old, _)| *old == text);
+            pair.map_or(text, |(_, new)| new).to_owned()
+        };
         let renamed = |cells: &Cells| -> Cells {
             let cell = |cell: &Option<CqlValue>| match cell {
-                Some(CqlValue::Text(text)) if text == old_id => {
-                    Some(CqlValue::Text(new_id.to_owned()))
-                }
+                Some(CqlValue::Text(text)) => Some(CqlValue::Text(new_text(text))),
                 other => other.clone(),
             };
             cells.iter().map(cell).collect()

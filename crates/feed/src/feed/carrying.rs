@@ -6,7 +6,8 @@ use engine_api::{
     Authority, Change, ChangeKind, Content, EngineError, Header, Outcome, Record, RecordKey,
     Remedy, Revision, WriteContext,
 };
-use futures::future::join_all;
+use futures::stream::{self, StreamExt as _};
+use layout::{Fields, Value};
 
 use super::{Route, Tenure, Work, of_side};
 use crate::cargo::{CargoError, Delivered};
@@ -14,6 +15,9 @@ use crate::error::FeedError;
 
 /// The pause before an image is put again.
 const PUT_PAUSE_MS: u64 = 20;
+
+/// So often the window of records at work moves on before the holder looks at its claim.
+const RUNS: usize = 8;
 
 /// A reason to look at a record: the newest of what the journal says about it.
 #[derive(Clone, Debug)]
@@ -39,10 +43,13 @@ impl Route {
         named: &[Named],
     ) -> Result<Vec<Done>, FeedError> {
         let mut all = Vec::with_capacity(named.len());
-        for some in named.chunks(self.limits.records_at_once_max) {
+        for some in named.chunks(self.run_records()) {
             self.renew(tenure, work).await?;
-            let carrying = some.iter().map(|named| self.look(tenure, work, named));
-            for shown in join_all(carrying).await {
+            let carrying: Vec<_> = some
+                .iter()
+                .map(|named| self.look(tenure, work, named))
+                .collect();
+            for shown in self.some_at_once(carrying).await {
                 all.push(shown?);
             }
         }
@@ -62,10 +69,13 @@ impl Route {
         left.retain(|image| self.cargo.load(image.clone()).is_some());
         while !left.is_empty() {
             let mut early = Vec::new();
-            for some in left.chunks(self.limits.records_at_once_max) {
+            for some in left.chunks(self.run_records()) {
                 self.renew(tenure, work).await?;
-                let carrying = some.iter().map(|image| self.confirm(tenure, work, image));
-                for (image, done) in some.iter().zip(join_all(carrying).await) {
+                let carrying: Vec<_> = some
+                    .iter()
+                    .map(|image| self.confirm(tenure, work, image))
+                    .collect();
+                for (image, done) in some.iter().zip(self.some_at_once(carrying).await) {
                     if done? == Done::NotYet {
                         early.push(image.clone());
                     }
@@ -78,6 +88,17 @@ impl Route {
             }
         }
         Ok(())
+    }
+
+    /// All of them, in order; one that is slow does not keep the others from beginning.
+    async fn some_at_once<T>(&self, all: Vec<impl Future<Output = T>>) -> Vec<T> {
+        let at_once = self.limits.records_at_once_max;
+        stream::iter(all).buffered(at_once).collect().await
+    }
+
+    /// Records between two looks at whether this process is still the one.
+    fn run_records(&self) -> usize {
+        self.limits.records_at_once_max.saturating_mul(RUNS)
     }
 
     /// What is there is carried, shown or not: it is never too much.
@@ -112,6 +133,7 @@ impl Route {
         };
         self.put(tenure, work, &loaded).await?;
         self.counts.applied.add(1);
+        self.counts.applied_bytes.add(weight(&loaded));
         let delivered = self.cargo.delivered(&loaded).await;
         match delivered.map_err(|error| of_cargo(tenure, &loaded.key, error))? {
             Delivered::Kept => {}
@@ -178,6 +200,34 @@ impl Named {
             },
             parts: Default::default(),
         })
+    }
+}
+
+/// What the record's values hold, in bytes; names and numbers count eight.
+fn weight(record: &Record) -> u64 {
+    let of_content = |content: &Content| match content {
+        Content::Live(fields) => of_fields(fields),
+        Content::Removed => 0,
+    };
+    let parts = record
+        .parts
+        .values()
+        .map(|part| 8 + of_content(&part.content));
+    let key = record.key.id.as_str().len() as u64;
+    key + of_content(&record.header.content) + parts.sum::<u64>()
+}
+
+fn of_fields(fields: &Fields) -> u64 {
+    fields.iter().map(|(_, value)| of_value(value)).sum()
+}
+
+fn of_value(value: &Value) -> u64 {
+    8 + match value {
+        Value::Text(text) => text.len() as u64,
+        Value::Blob(bytes) => bytes.len() as u64,
+        Value::List(values) => values.iter().map(of_value).sum(),
+        Value::Map(values) => values.values().map(of_value).sum(),
+        Value::Int(_) | Value::Decimal(_) | Value::Timestamp(_) | Value::Inet(_) => 0,
     }
 }
 

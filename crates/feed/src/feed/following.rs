@@ -90,7 +90,7 @@ impl Route {
         if reading.waiting.len() >= self.limits.waiting_max {
             return Ok(Pass::CaughtUp);
         }
-        let limit = self.limits.page_entries_max;
+        let limit = self.limits.page_entries_max.min(self.piece_max);
         let page = self.source.journal_read(&reading.at, limit).await;
         let page = page.map_err(|source| of_side(tenure, "source", source))?;
         let due = self.due(&page.entries, now);
@@ -263,6 +263,10 @@ impl Reading {
     fn done(&self) -> &Position {
         let lowest = self.waiting.values().min_by_key(|waiting| waiting.ordinal);
         lowest.map_or(&self.at, |waiting| &waiting.before)
+    }
+
+    pub(super) fn forgo_waiting(&mut self) -> usize {
+        std::mem::take(&mut self.waiting).len()
     }
 
     fn settle(&mut self, mentioned: Mentioned, shown: Done, until: Duration) {

@@ -1,10 +1,18 @@
 //! Copying everything once, from a position that was taken before (W24).
 
-use engine_api::{Position, Scan, ScanPosition};
+use engine_api::{Position, Scan, ScanPage, ScanPosition};
+use futures::future::join;
 
 use super::{Pass, Route, Tenure, Work, of_side};
 use crate::error::FeedError;
 use crate::phase::Event;
+
+/// A page that was read before its turn.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    after: ScanPosition,
+    page: ScanPage,
+}
 
 impl Route {
     /// The position first, then one page of the scan a pass. How far it came is
@@ -24,23 +32,44 @@ impl Route {
             self.step(tenure, work, Event::PositionTaken { at }).await?;
             return Ok(Pass::Behind);
         }
-        let scan = Scan {
-            collection: self.cargo.collection(),
-            scope: self.cargo.scope(),
-            after,
-            until: None,
-            limit: self.limits.scan_records_max,
+        let page = match work.ahead.take() {
+            Some(ahead) if Some(&ahead.after) == after.as_ref() => ahead.page,
+            _ => {
+                let page = self.source.scan(&self.scan(after)).await;
+                page.map_err(|source| of_side(tenure, "source", source))?
+            }
         };
-        let page = self.source.scan(&scan).await;
-        let page = page.map_err(|source| of_side(tenure, "source", source))?;
         self.counts.scanned.add(page.images.len() as u64);
-        self.carry_scanned(tenure, work, page.images).await?;
+        let reading_on = self.read_ahead(page.next.clone());
+        let (carried, ahead) =
+            join(self.carry_scanned(tenure, work, page.images), reading_on).await;
+        carried?;
         let event = match page.next {
             Some(after) => Event::Scanned { after },
             None => Event::ScanEnded,
         };
         self.step(tenure, work, event).await?;
+        work.ahead = ahead;
         Ok(Pass::Behind)
+    }
+
+    /// The source reads while the target writes: one page ahead, no more. What fails is read
+    /// again when it is its turn.
+    async fn read_ahead(&self, after: Option<ScanPosition>) -> Option<Ahead> {
+        let after = after?;
+        let page = self.source.scan(&self.scan(Some(after.clone()))).await;
+        let page = page.ok()?;
+        Some(Ahead { after, page })
+    }
+
+    fn scan(&self, after: Option<ScanPosition>) -> Scan {
+        Scan {
+            collection: self.cargo.collection(),
+            scope: self.cargo.scope(),
+            after,
+            until: None,
+            limit: self.limits.scan_records_max.min(self.piece_max),
+        }
     }
 
     /// If somebody asked for a rebuild meanwhile, that stands instead.

@@ -416,7 +416,9 @@ pub async fn catch_up(feed: &mut Feed) {
         match feed.pass().await.unwrap() {
             Pass::CaughtUp => return,
             Pass::Behind => {}
-            Pass::Watching => tokio::time::sleep(Duration::from_millis(200)).await,
+            Pass::Watching | Pass::Resting => {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
         }
     }
     panic!("the feed finds no end");

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSet};
@@ -32,7 +33,7 @@ macro_rules! router_figures {
     };
 }
 
-const ROUTER_FIGURES: [RouterFigure; 11] = router_figures![
+const ROUTER_FIGURES: [RouterFigure; 12] = router_figures![
     held: "Requests that had to wait for a map",
     holds_refused: "Requests refused because too many waited, or waited too long",
     fenced_retries: "Writes that went again because a fence stopped them",
@@ -41,10 +42,14 @@ const ROUTER_FIGURES: [RouterFigure; 11] = router_figures![
     unknown_resends: "Writes sent again to learn what became of them",
     unknown_outcomes: "Writes whose outcome stayed unknown",
     reads_joined: "Reads that were answered by another's",
+    rekeyed: "Requests whose key was made under another shard key",
     read_restarts: "Reads that went again because the map changed",
     listing_restarts: "Listings that started again because the map changed",
     out_of_time: "Requests that ended because their time was over before an attempt",
 ];
+
+/// Upper bounds of the buckets of stalls; one more has none.
+const STALL_BOUNDS_S: [f64; 11] = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
 
 type GateFigure = (&'static str, &'static str, fn(&Gate) -> &Counter);
 
@@ -92,6 +97,27 @@ impl RouterCollector {
             }
         }
         Ok(())
+    }
+
+    fn encode_stalls(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let waits = self.router.stalls();
+        let mut buckets: Vec<(f64, u64)> = STALL_BOUNDS_S.map(|bound| (bound, 0)).to_vec();
+        buckets.push((f64::INFINITY, 0));
+        let mut sum_s = 0.0;
+        for (us, count) in waits.by_length() {
+            let length_s = Duration::from_micros(us).as_secs_f64();
+            sum_s += length_s * count as f64;
+            let bucket = buckets.iter_mut().find(|(bound, _)| length_s <= *bound);
+            bucket.expect("the last has no bound").1 += count;
+        }
+        encoder
+            .encode_descriptor(
+                "caravan_router_stall_seconds",
+                "How long requests were held for frozen keys, rounded up by an eighth at most",
+                None,
+                MetricType::Histogram,
+            )?
+            .encode_histogram::<NoLabelSet>(sum_s, waits.count(), &buckets, None)
     }
 
     /// Only where there is a lease.
@@ -226,6 +252,7 @@ impl Collector for RouterCollector {
                 .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
         }
         self.encode_gates(&mut encoder)?;
+        self.encode_stalls(&mut encoder)?;
         self.encode_lease(&mut encoder)
     }
 }

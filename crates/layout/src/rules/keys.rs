@@ -83,7 +83,7 @@ pub(super) fn unique_rows(layout: &Layout) -> Vec<Finding> {
 
 pub(super) fn nullable_shard_key(layout: &Layout) -> Vec<Finding> {
     each_shard_key(layout, |collection, field| {
-        collection.optional_fields().contains(&field).then(|| {
+        collection.may_lack(field).then(|| {
             Finding::refused(
                 format!("the shard key of {collection} uses {field}, which a record may lack"),
                 format!(

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use engine_api::Position;
+use engine_api::{Position, RowFault, Stray};
 use verifier::{Pair, Verifier, VerifierConfig, VerifyError};
 
 use super::copying::Fed;
-use super::{Pass, Runner};
+use super::{Endings, Pass, Runner};
 use crate::certificate::Direction;
 use crate::error::MoveError;
 use crate::phase::{Event, Way};
@@ -126,10 +126,8 @@ impl Runner<'_> {
             return Ok(Pass::Behind);
         }
         let wished = self.work.held.state.wish == Some(Wish::Cutover);
-        if wished && compared == Compared::Same {
-            let generation = self.publish_notice("a cutover is near").await?;
-            self.event(Event::NoticePublished { generation }).await?;
-            return Ok(Pass::Behind);
+        if wished && compared == Compared::Same && self.may_announce() {
+            return self.announce("a cutover is near").await;
         }
         Ok(match compared {
             Compared::Open { rest: Rest::Scans } => Pass::Behind,
@@ -148,13 +146,38 @@ impl Runner<'_> {
             },
         };
         // Dropped before the last line, the comparison is begun anew.
-        let compared = self.compare_on(&mut comparing).await;
+        let began = self.config.world.elapsed();
+        let compared = self.compare_and_mend(&mut comparing).await;
+        if comparing.verifier.is_watching() {
+            let took = self.config.world.elapsed().saturating_sub(began);
+            self.work.measured.compare.add(took);
+        }
         // What changed meanwhile is not known any more (W28).
         if let Err(VerifyError::PositionLost { .. }) = compared {
             return Ok(Compared::Open { rest: Rest::Scans });
         }
         self.work.comparing = Some(comparing);
         Ok(compared?)
+    }
+
+    /// A write that did not come to its end may have left derived rows that no record has. They are dropped until all was
+    /// compared once; what is too many afterwards is nobody's leftover, and is named.
+    async fn compare_and_mend(
+        &mut self,
+        comparing: &mut Comparing,
+    ) -> Result<Compared, VerifyError> {
+        let compared = self.compare_on(comparing).await?;
+        match (compared, self.work.endings) {
+            (Compared::Same, _) => self.work.endings = Endings::Known,
+            (Compared::Differs { .. }, Endings::Unknown) => {
+                let too_many = |stray: &Stray| stray.fault == RowFault::Outgrown;
+                for stray in comparing.verifier.strays().iter().filter(|it| too_many(it)) {
+                    comparing.verifier.mend(stray).await?;
+                }
+            }
+            (Compared::Differs { .. } | Compared::Open { .. }, _) => {}
+        }
+        Ok(compared)
     }
 
     async fn compare_on(&self, comparing: &mut Comparing) -> Result<Compared, VerifyError> {
@@ -180,17 +203,13 @@ impl Runner<'_> {
 
     async fn begin_verifier(&self, direction: Direction) -> Result<Verifier, MoveError> {
         let plan = self.plan();
-        let (source, target) = (self.engine(&plan.source)?, self.engine(&plan.target)?);
-        let (left, entered) = match direction {
-            Direction::Cutover => (source, target),
-            Direction::Rollback => (target, source),
-        };
+        let entered = direction.entered();
         let config = VerifierConfig {
             pair: Pair {
                 collection: plan.collection,
-                scope: plan.scope.clone(),
-                source: left,
-                target: entered,
+                scope: plan.scope().clone(),
+                source: self.left(entered.other())?,
+                target: self.entered(entered)?,
             },
             world: self.config.world.clone(),
             limits: self.config.verifier_limits.clone(),

@@ -6,14 +6,12 @@ use std::time::Duration;
 use engine_api::{Engine, Generation};
 use feed::{Cargo, Feed, FeedConfig};
 
-use super::{Pass, Runner};
+use super::{Pass, Runner, stepped};
 use crate::cargo::{Rehearsal, Whole};
 use crate::error::MoveError;
 use crate::phase::{Event, Way, WriteOwner};
+use crate::plan::End;
 use crate::preflight::preflight;
-
-/// A throttled copy goes in pieces of so many a second.
-const PIECES_PER_SECOND: u32 = 5;
 
 /// How far a feed came in one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +36,12 @@ impl Runner<'_> {
             Err(error) => return Err(error),
         }
         let generation = self.publish_notice("a move begins").await?;
-        self.event(Event::BarrierPublished { generation }).await?;
+        let now_us = self.config.world.now().unix_micros();
+        self.update(|state| {
+            state.began_at_unix_us.get_or_insert(now_us);
+            stepped(state, Event::BarrierPublished { generation })
+        })
+        .await?;
         Ok(Pass::Behind)
     }
 
@@ -47,11 +50,30 @@ impl Runner<'_> {
         if self.behind(barrier).await?.is_some() {
             return Ok(self.waiting());
         }
+        if !self.has_rested() {
+            return Ok(self.waiting());
+        }
         self.event(Event::BarrierAcknowledged).await?;
         Ok(Pass::Behind)
     }
 
+    /// Nobody archives any more (W46). The marks of what was archived last are not carried, because the history shows
+    /// through them. So every number that the target gives must lie above them, on whatever clock: otherwise the way
+    /// back could not bring such a record home. Two clocks may differ by the limit either way.
+    fn has_rested(&mut self) -> bool {
+        if self.plan().history(End::Source).is_none() {
+            return true;
+        }
+        let now = self.config.world.elapsed();
+        let since = *self.work.acknowledged_at.get_or_insert(now);
+        let clocks = self.config.router_limits.clock_ahead_ms_max;
+        now.saturating_sub(since) > Duration::from_millis(clocks.saturating_mul(2))
+    }
+
     pub(super) async fn backfill(&mut self) -> Result<Pass, MoveError> {
+        if let Some(pass) = self.watch_before().await? {
+            return Ok(pass);
+        }
         let fed = self.feed_forward().await?;
         let phase = self.work.forward.as_ref().and_then(Feed::phase);
         if let Some(feed::Phase::Following { .. }) = phase {
@@ -80,42 +102,39 @@ impl Runner<'_> {
 
     /// One pass of the copy, as fast as the throttle allows.
     pub(super) async fn feed_forward(&mut self) -> Result<Fed, MoveError> {
-        let rate = self.work.held.state.throttle.records_per_second_max;
-        let now = self.config.world.elapsed();
-        if rate.is_some() && now < self.work.resume_at {
-            let left = self.work.resume_at - now;
-            let ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1);
+        self.look_at_pressure();
+        if let Some(ms) = self.throttled_ms() {
             return Ok(Fed::Throttled { ms });
         }
-        let copied = self.shown().records_copied;
-        let fed = self.pass_forward().await?;
-        if let Some(rate) = rate {
-            let records = self.shown().records_copied.saturating_sub(copied);
-            let pause_us = records.saturating_mul(1_000_000) / u64::from(rate.max(1));
-            self.work.resume_at = now + Duration::from_micros(pause_us);
-        }
+        let (began, copied) = (self.config.world.elapsed(), self.copied());
+        let fed = self.pass_forward(self.piece()).await?;
+        self.pause_after(began, copied);
         Ok(fed)
     }
 
     /// One pass of the feed that leads in this direction, unthrottled.
     pub(super) async fn pass_towards(&mut self, way: &Way) -> Result<Fed, MoveError> {
-        match way {
-            Way::Forward { .. } => self.pass_forward().await,
-            Way::Back { .. } => self.pass_back().await,
+        let began = self.config.world.elapsed();
+        let fed = match way {
+            Way::Forward { .. } => self.pass_forward(usize::MAX).await?,
+            Way::Back { .. } => self.pass_back().await?,
+        };
+        if fed == Fed::CaughtUp {
+            let took = self.config.world.elapsed().saturating_sub(began);
+            self.work.measured.feed.add(took);
         }
+        Ok(fed)
     }
 
-    async fn pass_forward(&mut self) -> Result<Fed, MoveError> {
-        let rate = self.work.held.state.throttle.records_per_second_max;
-        if self.work.forward.is_none() || self.work.forward_rate != rate {
-            self.work.copied_before = self.shown().records_copied;
-            self.work.forward = None;
-            let plan = self.plan().clone();
-            let (source, target) = (self.engine(&plan.source)?, self.engine(&plan.target)?);
+    async fn pass_forward(&mut self, records_max: usize) -> Result<Fed, MoveError> {
+        if self.work.forward.is_none() {
+            let (source, target) = (self.left(End::Source)?, self.entered(End::Target)?);
             let name = self.config.name.forward_feed();
             let cargo = Arc::new(self.whole());
-            self.work.forward = Some(self.open(name, (source, target), cargo, rate).await?);
-            self.work.forward_rate = rate;
+            self.work.forward = Some(self.open(name, (source, target), cargo).await?);
+        }
+        if let Some(feed) = &mut self.work.forward {
+            feed.take_at_most(records_max);
         }
         passed(self.work.forward.as_mut()).await
     }
@@ -124,7 +143,7 @@ impl Runner<'_> {
         let plan = self.plan();
         Whole {
             collection: plan.collection,
-            scope: plan.scope.clone(),
+            scope: plan.scope().clone(),
         }
     }
 
@@ -132,13 +151,12 @@ impl Runner<'_> {
     /// the target's first write: nothing is ready before it has caught up (W30).
     pub(super) async fn pass_back(&mut self) -> Result<Fed, MoveError> {
         if self.work.back.is_none() {
-            let plan = self.plan().clone();
-            let (source, target) = (self.engine(&plan.source)?, self.engine(&plan.target)?);
+            let (source, target) = (self.entered(End::Source)?, self.left(End::Target)?);
             let name = self.config.name.back_feed();
             let control = self.config.control.as_ref();
             if feed::progress(control, &name).await?.is_none() {
                 let end = target.journal_end().await;
-                let at = end.map_err(|error| self.of_shard(&plan.target, error))?;
+                let at = end.map_err(|error| self.of_end(End::Target, error))?;
                 feed::begin_following(control, &name, at).await?;
             }
             let whole = self.whole();
@@ -149,7 +167,7 @@ impl Runner<'_> {
                 }),
                 WriteOwner::Nobody | WriteOwner::Target => Arc::new(whole),
             };
-            self.work.back = Some(self.open(name, (target, source), cargo, None).await?);
+            self.work.back = Some(self.open(name, (target, source), cargo).await?);
         }
         passed(self.work.back.as_mut()).await
     }
@@ -160,16 +178,10 @@ impl Runner<'_> {
         name: String,
         (source, target): (Arc<dyn Engine>, Arc<dyn Engine>),
         cargo: Arc<dyn Cargo>,
-        rate: Option<u32>,
     ) -> Result<Feed, MoveError> {
         let mut limits = self.config.feed_limits.clone();
         // What a change waits for is the cutover, not the journal.
         limits.delay_ms = 0;
-        if let Some(rate) = rate {
-            let piece = usize::try_from((rate / PIECES_PER_SECOND).max(1)).unwrap_or(usize::MAX);
-            limits.scan_records_max = limits.scan_records_max.min(piece);
-            limits.page_entries_max = limits.page_entries_max.min(piece);
-        }
         let mut feed = Feed::new(FeedConfig {
             name,
             source,
@@ -188,7 +200,7 @@ async fn passed(feed: Option<&mut Feed>) -> Result<Fed, MoveError> {
     let feed = feed.expect("it was opened just before");
     Ok(match feed.pass().await? {
         feed::Pass::CaughtUp if feed.counts().lag_entries.value() == 0 => Fed::CaughtUp,
-        feed::Pass::CaughtUp => Fed::Waits,
+        feed::Pass::CaughtUp | feed::Pass::Resting => Fed::Waits,
         feed::Pass::Behind => Fed::Behind,
         // Somebody seized it, and so has the move.
         feed::Pass::Watching => {

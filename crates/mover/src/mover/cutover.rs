@@ -10,36 +10,25 @@
 //! on: whoever took the move over since has made the save fail, or publishes after it
 //! and makes the offer fail.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use engine_api::{Engine, Fence, FenceKind, Generation, Remedy, Seal};
-use router::{Edit, ShardName};
+use engine_api::{Generation, Seal};
+use router::Edit;
 use verifier::Proof;
 
 use super::comparing::{Compared, Rest};
 use super::copying::Fed;
+use super::freezing::{Freeze, Stopped, micros};
 use super::publishing::Offered;
 use super::{Pass, Runner, stepped};
 use crate::certificate::{self, Certificate, Content, Generations};
 use crate::error::MoveError;
+use crate::freeze::FreezeParts;
 use crate::phase::{Event, Phase, Proven, Way};
-use crate::preflight::is_all_on;
+use crate::plan::End;
 use crate::record::{GivenUp, shortened};
-
-/// A freeze, as the process that made it knows it.
-#[derive(Clone, Copy, Debug)]
-struct Freeze {
-    generation: Generation,
-    /// By `World::elapsed`, before the map was offered.
-    began: Duration,
-    began_at_unix_us: i64,
-}
-
-/// What came of the time behind the freeze.
-enum Behind {
-    Proven { seal: Seal, proof: Proof },
-    Unproven { why: String },
-}
+use crate::stall::Stall;
 
 impl Runner<'_> {
     /// Waits for everybody while traffic flows, so that a dead process does not eat the
@@ -58,7 +47,14 @@ impl Runner<'_> {
         if self.behind(notice).await?.is_some() {
             return Ok(self.waiting());
         }
+        let forecast = self.foresee(way).await?;
         match (fed, compared) {
+            (Fed::CaughtUp, Compared::Same) if !self.is_fresh(notice) => {
+                self.announce("a cutover is still near").await
+            }
+            (Fed::CaughtUp, Compared::Same) if !self.fits(&forecast) => {
+                self.postpone(&forecast).await
+            }
             (Fed::CaughtUp, Compared::Same) => self.cut_over(way).await,
             (Fed::Behind, _) | (_, Compared::Open { rest: Rest::Scans }) => Ok(Pass::Behind),
             _ => Ok(self.waiting()),
@@ -69,7 +65,7 @@ impl Runner<'_> {
         let freeze = match self.freeze(way).await {
             Ok(Some(freeze)) => freeze,
             Ok(None) => {
-                let why = "the map no longer gives the keys to one shard".to_owned();
+                let why = "the map no longer gives the keys to where the plan has them".to_owned();
                 return self.step_back(why, None, None).await;
             }
             Err(error) => return self.fail(error).await,
@@ -79,110 +75,17 @@ impl Runner<'_> {
         let left = budget.saturating_sub(world.elapsed().saturating_sub(freeze.began));
         let behind = tokio::select! {
             biased;
-            behind = self.behind_the_freeze(way, freeze.generation) => behind,
-            () = world.sleep(left) => Ok(Behind::Unproven { why: self.over_budget() }),
+            behind = self.behind_the_freeze(way, &freeze) => behind,
+            () = world.sleep(left) => Err(Stopped::Unproven { why: self.over_budget() }),
         };
+        self.work.freeze_parts.leases_us = freeze.leases_us.get().copied();
+        let sealed = self.work.freeze_parts.seal_us;
+        self.work.measured.seal = sealed.map(|us| (us, world.elapsed()));
         match behind {
-            Ok(Behind::Proven { seal, proof }) => self.give_away(way, freeze, &seal, &proof).await,
-            Ok(Behind::Unproven { why }) => self.give_up(&why, Some(freeze.began)).await,
-            Err(error) => self.fail(error).await,
+            Ok((seal, proof)) => self.give_away(way, freeze, &seal, &proof).await,
+            Err(Stopped::Unproven { why }) => self.give_up(&why, Some(freeze.began)).await,
+            Err(Stopped::Failed(error)) => self.fail(error).await,
         }
-    }
-
-    /// `None`: the keys are not where they are to be taken from.
-    async fn freeze(&mut self, way: &Way) -> Result<Option<Freeze>, MoveError> {
-        for _ in 0..self.config.limits.publish_attempts_max {
-            let map = self.load_map().await?;
-            if is_all_on(self.plan(), &map, self.sides(way).0).is_err() {
-                return Ok(None);
-            }
-            let generation = map.generation.next();
-            self.event(Event::Freezing { generation }).await?;
-            let freeze = Freeze {
-                generation,
-                began: self.config.world.elapsed(),
-                began_at_unix_us: self.config.world.now().unix_micros(),
-            };
-            let scope = self.plan().scope.clone();
-            let edits = [Edit::Freeze { scope }];
-            if self.offer(&map, &edits, "the keys are frozen").await? == Offered::Published {
-                return Ok(Some(freeze));
-            }
-        }
-        Err(self.contended())
-    }
-
-    /// Until nothing older is under way, the seal is reached and both sides are the same.
-    async fn behind_the_freeze(
-        &mut self,
-        way: &Way,
-        frozen: Generation,
-    ) -> Result<Behind, MoveError> {
-        let poll = Duration::from_millis(self.config.limits.freeze_poll_ms);
-        while self.behind(frozen).await?.is_some() {
-            self.config.world.sleep(poll).await;
-        }
-        let seal = self.seal(way, frozen.next()).await?;
-        // A pass that began after the seal: everything before it has arrived.
-        loop {
-            match self.pass_towards(way).await? {
-                Fed::CaughtUp => break,
-                Fed::Behind => {}
-                Fed::Waits | Fed::Throttled { .. } => self.config.world.sleep(poll).await,
-            }
-        }
-        let Some(comparing) = &mut self.work.comparing else {
-            let why = "nothing was compared yet".to_owned();
-            return Ok(Behind::Unproven { why });
-        };
-        Ok(match comparing.verifier.prove(&seal).await? {
-            Ok(proof) if proof.is_for(&seal.position) => Behind::Proven { seal, proof },
-            Ok(_) => Behind::Unproven {
-                why: "the proof is for another seal".to_owned(),
-            },
-            Err(unproven) => Behind::Unproven {
-                why: unproven.to_string(),
-            },
-        })
-    }
-
-    /// Behind it no router's write under an older map arrives. Where the store does not
-    /// fence, every lease has acknowledged the freeze: the journal's end is the seal.
-    async fn seal(&mut self, way: &Way, fenced_at: Generation) -> Result<Seal, MoveError> {
-        let shard = self.sides(way).0.clone();
-        let engine = self.engine(&shard)?;
-        let poll = Duration::from_millis(self.config.limits.freeze_poll_ms);
-        loop {
-            let sealed = match engine.capabilities().fence {
-                FenceKind::InStore => self.raise_fence(engine.as_ref(), fenced_at).await,
-                FenceKind::ByLease => engine.journal_end().await.map(|position| Seal { position }),
-            };
-            match sealed {
-                Ok(seal) => return Ok(seal),
-                // Raising it again is harmless; the budget ends this.
-                Err(error) if matches!(error.remedy(), Remedy::Retry | Remedy::ReadBack) => {
-                    self.config.world.sleep(poll).await;
-                }
-                Err(error) => return Err(self.of_shard(&shard, error)),
-            }
-        }
-    }
-
-    async fn raise_fence(
-        &self,
-        engine: &dyn Engine,
-        generation: Generation,
-    ) -> Result<Seal, engine_api::EngineError> {
-        let plan = self.plan();
-        let fence = Fence {
-            collection: plan.collection,
-            scope: plan.scope.clone(),
-            generation,
-        };
-        let term = self.tenure.mover_term(&self.work.held);
-        engine
-            .raise_fence(fence, term, self.config.world.now())
-            .await
     }
 
     async fn give_away(
@@ -194,8 +97,8 @@ impl Runner<'_> {
     ) -> Result<Pass, MoveError> {
         let (left_root, entered_root) = proof.roots();
         let budget = Duration::from_millis(self.plan().freeze_ms_max);
+        let mut map = freeze.map.clone();
         for _ in 0..self.config.limits.publish_attempts_max {
-            let map = self.load_map().await?;
             if !self.is_frozen(&map) {
                 return self.give_up("the keys thawed", Some(freeze.began)).await;
             }
@@ -209,26 +112,31 @@ impl Runner<'_> {
                 frozen_at_unix_us: freeze.began_at_unix_us,
                 proven_at_unix_us: self.config.world.now().unix_micros(),
             };
+            let proven_at = self.config.world.elapsed();
             self.event(Event::Proven { proven }).await?;
+            let saved_at = self.config.world.elapsed();
+            self.work.freeze_parts.record_us = Some(micros(saved_at - proven_at));
             if self.since(freeze.began) > budget {
                 let why = self.over_budget();
                 return self.give_up(&why, Some(freeze.began)).await;
             }
-            let scope = self.plan().scope.clone();
-            let to = self.sides(way).1.clone();
-            let edits = [
-                Edit::Move {
-                    scope: scope.clone(),
-                    to,
-                },
-                Edit::Thaw { scope },
-            ];
-            match self.offer(&map, &edits, "the keys are moved").await {
+            let edits = match way {
+                Way::Forward { .. } => self.plan().giving_to(End::Target).into(),
+                Way::Back { .. } => {
+                    let before = &self.work.held.state.pinned_before;
+                    before.giving_back(self.plan(), &map)
+                }
+            };
+            let next = Arc::new(self.next_map(&map, &edits, "the keys are moved")?);
+            match self.offer_at_once(&next).await {
                 Ok(Offered::Published) => {
                     let freeze_ms = millis(self.since(freeze.began));
-                    return self.arrive(Some(freeze_ms)).await;
+                    self.work.freeze_parts.give_us = Some(micros(self.since(saved_at)));
+                    self.remember(&next).await;
+                    let stall = self.gather_stalls(freeze.map.generation).await;
+                    return self.arrive(Some((freeze_ms, stall))).await;
                 }
-                Ok(Offered::Overtaken) => {}
+                Ok(Offered::Overtaken) => map = self.load_map().await?,
                 Err(error) => return self.fail(error).await,
             }
         }
@@ -237,7 +145,8 @@ impl Runner<'_> {
     }
 
     /// The map gives the keys away: what is left is to say so.
-    async fn arrive(&mut self, freeze_ms: Option<u64>) -> Result<Pass, MoveError> {
+    async fn arrive(&mut self, seen: Option<(u64, Stall)>) -> Result<Pass, MoveError> {
+        let (freeze_ms, stall) = seen.unzip();
         let Phase::Frozen {
             way,
             noticed,
@@ -268,6 +177,11 @@ impl Runner<'_> {
             entered_root: proven.entered_root,
             looked_again: proven.looked_again,
             freeze_ms,
+            freeze_parts: match freeze_ms {
+                Some(_) => self.work.freeze_parts,
+                None => FreezeParts::default(),
+            },
+            stall,
             frozen_at_unix_us: proven.frozen_at_unix_us,
             proven_at_unix_us: proven.proven_at_unix_us,
         });
@@ -322,7 +236,7 @@ impl Runner<'_> {
             if proven.is_some() && self.is_cut_over(&map, &way) {
                 return self.arrive(None).await;
             }
-            let scope = self.plan().scope.clone();
+            let scope = self.plan().scope().clone();
             let edits = match self.is_frozen(&map) {
                 true => vec![Edit::Thaw { scope }],
                 false => Vec::new(),
@@ -360,16 +274,7 @@ impl Runner<'_> {
         Ok(Pass::Behind)
     }
 
-    /// The shard that is left, and the one that is entered.
-    pub(super) fn sides(&self, way: &Way) -> (&ShardName, &ShardName) {
-        let plan = self.plan();
-        match way {
-            Way::Forward { .. } => (&plan.source, &plan.target),
-            Way::Back { .. } => (&plan.target, &plan.source),
-        }
-    }
-
-    fn since(&self, began: Duration) -> Duration {
+    pub(super) fn since(&self, began: Duration) -> Duration {
         self.config.world.elapsed().saturating_sub(began)
     }
 

@@ -8,7 +8,7 @@ use super::{Pass, Runner, stepped};
 use crate::error::MoveError;
 use crate::phase::{Event, Way};
 use crate::record::{GivenUp, shortened};
-use crate::wish::Wish;
+use crate::wish::{Grace, Wish};
 
 impl Runner<'_> {
     pub(super) async fn settle(&mut self, way: &Way) -> Result<Pass, MoveError> {
@@ -31,10 +31,8 @@ impl Runner<'_> {
                     .await?;
                 Ok(self.waiting())
             }
-            Compared::Same if wished && fed == Fed::CaughtUp => {
-                let generation = self.publish_notice("a rollback is near").await?;
-                self.event(Event::NoticePublished { generation }).await?;
-                Ok(Pass::Behind)
+            Compared::Same if wished && fed == Fed::CaughtUp && self.may_announce() => {
+                self.announce("a rollback is near").await
             }
             Compared::Open { rest: Rest::Scans } => Ok(Pass::Behind),
             Compared::Open { .. } | Compared::Same | Compared::Differs { .. } => {
@@ -43,18 +41,24 @@ impl Runner<'_> {
         }
     }
 
-    /// The way back ends. What the source still holds is garbage from here on; nothing
-    /// removes it yet, and nobody reads it, because the map gives the keys to the target.
+    /// The way back ends. What the source still holds is garbage from here on: nobody reads it, because the map gives the
+    /// keys to the target, and after its grace it goes.
     pub(super) async fn complete(&mut self) -> Result<Pass, MoveError> {
         self.work.back = None;
         self.work.comparing = None;
+        self.work.tidying.rested = None;
+        let by_default = Grace::Ms(self.config.limits.clean_grace_ms);
         self.update(|state| {
-            stepped(state, Event::Completed)?;
+            let grace_ms = match state.grace.unwrap_or(by_default) {
+                Grace::Ms(ms) => Some(ms),
+                Grace::Keep => None,
+            };
+            stepped(state, Event::Completed { grace_ms })?;
             state.wish = None;
             Ok(())
         })
         .await?;
-        Ok(Pass::Ended)
+        Ok(Pass::Behind)
     }
 
     async fn refuse_rollback(&mut self, why: &str) -> Result<(), MoveError> {

@@ -52,6 +52,12 @@ fn phases() -> Vec<Phase> {
             back_from: at(1),
         },
         Phase::Settling { settled: settled() },
+        Phase::Resting {
+            settled: settled(),
+            grace_ms: 5_000,
+        },
+        Phase::Cleaning { settled: settled() },
+        Phase::Cleaned { settled: settled() },
         Phase::Completed { settled: settled() },
         Phase::Aborted {
             why: "asked".into(),
@@ -92,7 +98,14 @@ fn events() -> Vec<Event> {
         Event::Proven { proven: proven() },
         Event::CutOver,
         Event::GivenUp,
-        Event::Completed,
+        Event::Completed {
+            grace_ms: Some(9_000),
+        },
+        Event::Completed { grace_ms: None },
+        Event::Rested { grace_ms: 1 },
+        Event::GraceOver,
+        Event::Cleaned,
+        Event::Kept,
         Event::Aborted { why: "why".into() },
     ]
 }
@@ -147,7 +160,10 @@ fn only_what_was_noticed_is_frozen_and_only_ready_or_settling_is_noticed() {
                 "{phase:?} by {event:?}"
             ),
             Phase::Noticed { .. } => assert!(
-                matches!(phase, Phase::Ready { .. } | Phase::Settling { .. }),
+                matches!(
+                    phase,
+                    Phase::Ready { .. } | Phase::Settling { .. } | Phase::Noticed { .. }
+                ),
                 "{phase:?} by {event:?}"
             ),
             _ => {}
@@ -180,9 +196,33 @@ fn a_wish_is_accepted_or_refused_with_what_to_do() {
     for phase in phases() {
         check(&phase, Wish::Cutover, phase.name() == "ready");
         check(&phase, Wish::Rollback, phase.name() == "settling");
-        check(&phase, Wish::Complete, phase.name() == "settling");
-        let can_abort = phase.write_owner() == WriteOwner::Source && !phase.is_over();
-        check(&phase, Wish::Abort, can_abort);
+        let can_complete = matches!(phase, Phase::Settling { .. } | Phase::Resting { .. });
+        check(&phase, Wish::Complete, can_complete);
+        let precedes = phase.write_owner() == WriteOwner::Source && !phase.is_over();
+        assert_eq!(phase.precedes_its_cutover(), precedes, "{phase:?}");
+        check(&phase, Wish::Abort, precedes || phase.is_tidying());
+    }
+}
+
+#[test]
+fn a_source_is_cleaned_after_its_grace_and_only_while_nobody_keeps_it() {
+    for (phase, event, next) in edges() {
+        match next {
+            Phase::Cleaning { .. } => assert!(
+                matches!(phase, Phase::Resting { .. }) && event == Event::GraceOver,
+                "{phase:?} by {event:?}"
+            ),
+            Phase::Cleaned { .. } => {
+                assert!(
+                    matches!(phase, Phase::Cleaning { .. }),
+                    "{phase:?} by {event:?}"
+                );
+            }
+            _ => {}
+        }
+        if phase.is_tidying() {
+            assert_eq!(next.write_owner(), WriteOwner::Target);
+        }
     }
 }
 
@@ -198,7 +238,7 @@ proptest! {
     /// Whatever happens in whatever order: between two owners there was a freeze with a proof, the position of the
     /// way back was taken before it, and generations of the cutover are those that were proven.
     #[test]
-    fn any_history_keeps_the_order(choices in prop::collection::vec(0..13usize, 0..120)) {
+    fn any_history_keeps_the_order(choices in prop::collection::vec(0..18usize, 0..120)) {
         let (mut phase, events) = (Phase::first(), events());
         for choice in choices {
             let Some(next) = phase.step(events[choice].clone()) else { continue };

@@ -15,13 +15,13 @@ use std::time::Duration;
 use engine_api::memory::MemoryEngine;
 use engine_api::{
     Authority, Change, ControlStore, Engine, FenceKind, Freshness, Generation, Guard, MoverTerm,
-    PartChange, PartKey, ReadContext, Record, RecordId, RecordKey, Revision, Timestamp, World,
-    WriteContext, Writer,
+    PartChange, PartKey, ReadContext, Record, RecordId, RecordKey, Revision, Scan, Timestamp,
+    World, WriteContext, Writer,
 };
 use layout::{Collection, Field, Fields, Scope, Slot, SlotRange, Value};
 use mover::{
-    Limits, MoveName, MoveState, Mover, MoverConfig, Pass, Phase, Plan, Shards, Wish, ask, start,
-    status,
+    Limits, MoveName, MoveState, Moved, Mover, MoverConfig, Pass, Phase, Plan, Pressure, Shards,
+    Wish, ask, start, status,
 };
 use router::{
     CollectionMap, Cut, Map, MapKeeper, MapView, ProcessName, Router, RouterConfig, ShardName,
@@ -65,13 +65,19 @@ impl World for StillWorld {
 pub struct Shop {
     pub source: Arc<MemoryEngine>,
     pub target: Arc<MemoryEngine>,
+    /// These two, and whatever else the story has.
+    pub engines: Engines,
     pub control: Arc<MemoryEngine>,
     pub world: Arc<StillWorld>,
     pub fence: FenceKind,
     pub router: Arc<Router>,
     keeping: JoinHandle<()>,
     pub ledger: Arc<Ledger>,
+    /// The one that is spoken of; a story may begin another.
+    pub move_name: MoveName,
 }
+
+pub type Engines = BTreeMap<&'static str, Arc<MemoryEngine>>;
 
 /// What the writers were told: the newest acknowledged quantity of each line.
 #[derive(Debug, Default)]
@@ -96,30 +102,41 @@ impl Shop {
     }
 
     pub async fn with(fence: FenceKind, cut: Cut) -> Shop {
-        let control: Arc<MemoryEngine> = Arc::default();
         let map = CollectionMap::cut_by("memory", vec![Field::CartId], cut);
+        Shop::placed(fence, map, &[]).await
+    }
+
+    /// With carts placed like this, and more shards than source and target.
+    pub async fn placed(fence: FenceKind, map: CollectionMap, more: &[&'static str]) -> Shop {
+        let control: Arc<MemoryEngine> = Arc::default();
         let map = Map::first(BTreeMap::from([(Collection::Carts, map)]));
         MapKeeper::new(control.clone()).publish(&map).await.unwrap();
         let world = Arc::new(StillWorld {
             began: tokio::time::Instant::now(),
             drawn: AtomicU64::new(1),
         });
-        let (source, target) = (Arc::default(), Arc::default());
-        let config = router_config(&source, &target, &control, &world, fence, "first");
+        let names = ["source", "target"].iter().chain(more);
+        let engines: Engines = names.map(|name| (*name, Arc::default())).collect();
+        let config = router_config(&engines, &control, &world, fence, "first");
         let router = Router::open(config).await.unwrap();
         let keeping = keep(&router);
         let shop = Shop {
-            source,
-            target,
+            source: engines["source"].clone(),
+            target: engines["target"].clone(),
+            engines,
             control,
             world,
             fence,
             router,
             keeping,
             ledger: Arc::default(),
+            move_name: name(),
         };
         for cart in 0..CARTS {
-            let written = shop.router.write(new_cart(cart), Revision::ZERO).await;
+            let written = shop
+                .router
+                .write(new_cart(&map, cart), Revision::ZERO)
+                .await;
             assert!(written.unwrap().outcome.is_done());
         }
         shop
@@ -127,10 +144,8 @@ impl Shop {
 
     /// Another process with a lease; whether it keeps it is the story's.
     pub async fn second_router(&self, process: &str) -> Arc<Router> {
-        let (source, target) = (&self.source, &self.target);
         let config = router_config(
-            source,
-            target,
+            &self.engines,
             &self.control,
             &self.world,
             self.fence,
@@ -141,10 +156,8 @@ impl Shop {
 
     /// A process that has not heard of the target yet.
     pub async fn narrow_router(&self, process: &str) -> Arc<Router> {
-        let (source, target) = (&self.source, &self.target);
         let mut config = router_config(
-            source,
-            target,
+            &self.engines,
             &self.control,
             &self.world,
             self.fence,
@@ -157,10 +170,16 @@ impl Shop {
     pub fn plan(&self) -> Plan {
         Plan {
             collection: Collection::Carts,
-            scope: moving(),
+            moved: self.moved(moving()),
+            freeze_ms_max: 100,
+        }
+    }
+
+    pub fn moved(&self, scope: Scope) -> Moved {
+        Moved::Keys {
+            scope,
             source: shard("source"),
             target: shard("target"),
-            freeze_ms_max: 100,
         }
     }
 
@@ -171,20 +190,13 @@ impl Shop {
     pub async fn start_with(&self, plan: Plan) {
         let control: Arc<dyn ControlStore> = self.control.clone();
         let shards = self.shards(&Wire::endless());
-        start(&control, &shards, &name(), &plan).await.unwrap();
+        start(&control, &shards, &self.move_name, &plan)
+            .await
+            .unwrap();
     }
 
     pub fn shards(&self, wire: &Arc<Wire>) -> Shards {
-        BTreeMap::from([
-            (
-                shard("source"),
-                wire.side("source", &self.source, self.fence),
-            ),
-            (
-                shard("target"),
-                wire.side("target", &self.target, self.fence),
-            ),
-        ])
+        over(wire, &self.engines, self.fence)
     }
 
     pub fn mover(&self) -> Mover {
@@ -193,8 +205,14 @@ impl Shop {
 
     /// A mover whose calls all go over this wire.
     pub fn mover_over(&self, wire: &Arc<Wire>) -> Mover {
+        self.mover_beside(wire, None)
+    }
+
+    /// In a process that serves shoppers.
+    pub fn mover_beside(&self, wire: &Arc<Wire>, pressure: Option<Arc<dyn Pressure>>) -> Mover {
         Mover::new(MoverConfig {
-            name: name(),
+            pressure,
+            name: self.move_name.clone(),
             shards: self.shards(wire),
             control: wire.control(&self.control),
             world: self.world.clone(),
@@ -203,6 +221,8 @@ impl Shop {
                 poll_ms: 5,
                 renew_ms: 200,
                 take_over_ms: TAKE_OVER_MS,
+                clean_grace_ms: 100,
+                clean_records_max: 3,
                 ..Limits::default()
             },
             feed_limits: feed::Limits {
@@ -222,7 +242,8 @@ impl Shop {
     }
 
     pub async fn state(&self) -> MoveState {
-        status(self.control.as_ref(), &name()).await.unwrap().state
+        let found = status(self.control.as_ref(), &self.move_name).await;
+        found.unwrap().state
     }
 
     pub async fn phase(&self) -> &'static str {
@@ -230,7 +251,8 @@ impl Shop {
     }
 
     pub async fn ask(&self, wish: Wish) {
-        ask(self.control.as_ref(), &name(), wish).await.unwrap();
+        let asked = ask(self.control.as_ref(), &self.move_name, wish).await;
+        asked.unwrap();
     }
 
     pub async fn map(&self) -> Arc<Map> {
@@ -320,11 +342,8 @@ impl Shop {
         let map = self.map().await;
         let acknowledged = self.ledger.acknowledged.lock().unwrap().clone();
         for ((cart, writer), quantity) in acknowledged {
-            let key = cart_key(cart);
-            let owner = match map.owner(&key).unwrap().as_str() {
-                "source" => &self.source,
-                _ => &self.target,
-            };
+            let key = key_in(&map, cart);
+            let owner = &self.engines[map.owner(&key).unwrap().as_str()];
             let shown = self.router.get(&key).await.unwrap();
             let stored = image(owner, &key).await;
             assert_eq!(
@@ -339,6 +358,20 @@ impl Shop {
             );
         }
         assert!(!self.is_frozen().await, "{story}: the keys stayed frozen");
+    }
+
+    /// The ids of all carts that a shard holds, marks included.
+    pub async fn held_by(&self, shard: &str) -> Vec<String> {
+        let scan = Scan {
+            collection: Collection::Carts,
+            scope: Scope::All,
+            after: None,
+            until: None,
+            limit: 1_000,
+        };
+        let page = self.engines[shard].scan(&scan).await.unwrap();
+        let ids = page.images.iter().map(|image| image.key.id.to_string());
+        ids.collect()
     }
 
     /// A bare hand changes what a shard holds, above everything there.
@@ -392,9 +425,10 @@ async fn write(
 }
 
 pub async fn write_one(router: &Router, ledger: &Ledger, cart: u64, writer: u64, quantity: i64) {
-    let written = router
-        .write(line(cart, writer, quantity), Revision::ZERO)
-        .await;
+    // Keyed as a request is: by the map that stands when it comes.
+    let mut change = line(cart, writer, quantity);
+    *change.key_mut() = key_in(&router.map(), cart);
+    let written = router.write(change, Revision::ZERO).await;
     let written = written.unwrap_or_else(|error| panic!("writer {writer}: {error}"));
     assert!(written.outcome.is_done(), "{written:?}");
     let mut acknowledged = ledger.acknowledged.lock().unwrap();
@@ -419,19 +453,14 @@ fn router_limits() -> router::Limits {
 }
 
 fn router_config(
-    source: &Arc<MemoryEngine>,
-    target: &Arc<MemoryEngine>,
+    engines: &Engines,
     control: &Arc<MemoryEngine>,
     world: &Arc<StillWorld>,
     fence: FenceKind,
     process: &str,
 ) -> RouterConfig {
-    let wire = Wire::endless();
     RouterConfig {
-        shards: BTreeMap::from([
-            (shard("source"), wire.side("source", source, fence)),
-            (shard("target"), wire.side("target", target, fence)),
-        ]),
+        shards: over(&Wire::endless(), engines, fence),
         control: control.clone(),
         world: world.clone(),
         writer: Writer::numbered(1),
@@ -440,6 +469,13 @@ fn router_config(
             process: ProcessName::new(process).unwrap(),
         },
     }
+}
+
+fn over(wire: &Arc<Wire>, engines: &Engines, fence: FenceKind) -> Shards {
+    let side = |(name, engine): (&&'static str, &Arc<MemoryEngine>)| {
+        (shard(name), wire.side(name, engine, fence))
+    };
+    engines.iter().map(side).collect()
 }
 
 pub fn name() -> MoveName {
@@ -474,19 +510,32 @@ pub fn cart_key(cart: u64) -> RecordKey {
     RecordKey::by_id(Collection::Carts, id)
 }
 
-fn new_cart(cart: u64) -> Change {
-    let key = cart_key(cart);
-    let header = Fields::new()
-        .with(Field::CartId, Value::text(key.id.as_str()))
+/// The key that the map has the cart under.
+pub fn key_in(map: &Map, cart: u64) -> RecordKey {
+    let id = cart_key(cart).id;
+    map.key_for(Collection::Carts, id, &header(cart)).unwrap()
+}
+
+pub fn header(cart: u64) -> Fields {
+    Fields::new()
+        .with(Field::CartId, Value::text(cart_key(cart).id.as_str()))
+        .with(Field::UserId, Value::text(format!("user-{}", cart % 5)))
+        .with(
+            Field::SessionId,
+            Value::text(format!("session-{}", cart % 7)),
+        )
         .with(Field::Status, Value::text("active"))
         .with(
             Field::CreatedAt,
             Value::Timestamp(Timestamp::from_unix_micros(1)),
         )
-        .with(Field::Ordinal, Value::Int(1));
+        .with(Field::Ordinal, Value::Int(1))
+}
+
+pub fn new_cart(map: &Map, cart: u64) -> Change {
     Change::CreateIfAbsent {
-        key,
-        header,
+        key: key_in(map, cart),
+        header: header(cart),
         parts: Vec::new(),
     }
 }

@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use engine_api::memory::MemoryEngine;
 use engine_api::{
-    Capabilities, Change, ControlStore, ControlValue, Engine, EngineError, Fence, FenceKind,
-    JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext,
-    Record, RecordKey, Scan, ScanPage, Seal, SetOutcome, Terms, Timestamp, Together, WriteContext,
+    Capabilities, Change, Condemned, ControlStore, ControlValue, Engine, EngineError, Fence,
+    FenceKind, JournalEntry, JournalEvent, JournalPage, Maintained, Maintenance, MoverTerm,
+    Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan, ScanPage, Seal,
+    SetOutcome, Stray, StrayEnd, StrayPage, StraySearch, Terms, Timestamp, Together, WriteContext,
 };
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -29,8 +31,16 @@ pub struct Wire {
     /// Every so many calls an answer gets lost, after the call has had its effect; 0: never.
     lose_every: AtomicI64,
     calls: AtomicI64,
+    /// Every call takes so long.
+    slow_ms: AtomicI64,
+    /// What the next read of the source's journal shows at its end, and never happened.
+    phantom: Mutex<Option<JournalEvent>>,
     /// What happens before the next call of this name, once.
     happenings: Mutex<BTreeMap<String, Vec<Happening>>>,
+    /// Derived rows that do not follow their records, by the shard that they are on.
+    strays: Mutex<BTreeMap<&'static str, Stray>>,
+    /// Written while the whole process stands still.
+    still: Arc<RwLock<()>>,
 }
 
 impl std::fmt::Debug for Wire {
@@ -50,8 +60,31 @@ impl Wire {
             stop,
             lose_every: AtomicI64::new(0),
             calls: AtomicI64::new(0),
+            slow_ms: AtomicI64::new(0),
+            phantom: Mutex::default(),
             happenings: Mutex::default(),
+            strays: Mutex::default(),
+            still: Arc::default(),
         })
+    }
+
+    /// Until the guard is dropped no call goes through: what SIGSTOP does to a process.
+    pub async fn stand_still(&self) -> OwnedRwLockWriteGuard<()> {
+        self.still.clone().write_owned().await
+    }
+
+    /// From now on this row does not follow its record; one on each shard.
+    pub fn stray_on(&self, shard: &'static str, stray: Stray) {
+        self.strays.lock().unwrap().insert(shard, stray);
+    }
+
+    pub fn has_strays(&self) -> bool {
+        !self.strays.lock().unwrap().is_empty()
+    }
+
+    /// They all follow again.
+    pub fn rows_follow(&self) {
+        self.strays.lock().unwrap().clear();
     }
 
     pub fn is_cut(&self) -> bool {
@@ -63,8 +96,16 @@ impl Wire {
         self.calls_left.store(calls, Ordering::SeqCst);
     }
 
+    pub fn slow_down(&self, ms: i64) {
+        self.slow_ms.store(ms, Ordering::SeqCst);
+    }
+
     pub fn lose_every(&self, calls: i64) {
         self.lose_every.store(calls, Ordering::SeqCst);
+    }
+
+    pub fn announce(&self, phantom: JournalEvent) {
+        *self.phantom.lock().unwrap() = Some(phantom);
     }
 
     /// A read whose answer is lost may be asked again; a write may have happened.
@@ -73,6 +114,10 @@ impl Wire {
         name: &str,
         call: impl Future<Output = Result<T, EngineError>>,
     ) -> Result<T, EngineError> {
+        let slow_ms = u64::try_from(self.slow_ms.load(Ordering::SeqCst)).unwrap();
+        if slow_ms > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(slow_ms)).await;
+        }
         let answer = self.call(name, call).await;
         let every = self.lose_every.load(Ordering::SeqCst);
         let number = self.calls.fetch_add(1, Ordering::SeqCst);
@@ -105,6 +150,7 @@ impl Wire {
         if let Some(happening) = happening {
             happening().await;
         }
+        drop(self.still.read().await);
         let left = self.calls_left.fetch_sub(1, Ordering::SeqCst);
         if left > 0 {
             return call.await;
@@ -207,7 +253,17 @@ impl Engine for Side {
         limit: usize,
     ) -> Result<JournalPage, EngineError> {
         let reading = self.memory.journal_read(from, limit);
-        self.call("journal_read", reading).await
+        let mut page = self.call("journal_read", reading).await?;
+        if self.name == "source"
+            && let Some(event) = self.wire.phantom.lock().unwrap().take()
+        {
+            page.entries.push(JournalEntry {
+                position: page.next.clone(),
+                written_at: Timestamp::from_unix_micros(0),
+                event,
+            });
+        }
+        Ok(page)
     }
 
     async fn raise_fence(
@@ -233,6 +289,47 @@ impl Engine for Side {
     async fn restore(&self, image: Record, context: WriteContext) -> Result<Outcome, EngineError> {
         self.call("restore", self.memory.restore(image, context))
             .await
+    }
+
+    async fn condemn(
+        &self,
+        keys: &[RecordKey],
+        context: WriteContext,
+    ) -> Result<Vec<Condemned>, EngineError> {
+        self.call("condemn", self.memory.condemn(keys, context))
+            .await
+    }
+
+    async fn forget(
+        &self,
+        condemned: &[Condemned],
+        context: WriteContext,
+    ) -> Result<u64, EngineError> {
+        self.call("forget", self.memory.forget(condemned, context))
+            .await
+    }
+
+    async fn find_strays(&self, _: &StraySearch) -> Result<StrayPage, EngineError> {
+        let strays = self.wire.strays.lock().unwrap();
+        Ok(StrayPage {
+            looked_at: 1,
+            strays: strays.get(self.name).cloned().into_iter().collect(),
+            next: None,
+        })
+    }
+
+    async fn is_stray(&self, stray: &Stray, _: Timestamp) -> Result<bool, EngineError> {
+        let strays = self.wire.strays.lock().unwrap();
+        Ok(strays.get(self.name) == Some(stray))
+    }
+
+    async fn mend_stray(&self, stray: &Stray, _: Timestamp) -> Result<StrayEnd, EngineError> {
+        let mut strays = self.wire.strays.lock().unwrap();
+        if strays.get(self.name) != Some(stray) {
+            return Ok(StrayEnd::Follows);
+        }
+        strays.remove(self.name);
+        Ok(StrayEnd::Mended)
     }
 }
 

@@ -14,7 +14,7 @@ use engine_api::{
     Record, RecordId, RecordKey, Revision, Seal, StrayEnd, Terms, Timestamp, World, WriteContext,
     Writer, expiry_fields,
 };
-use mover::{MoveName, MoveState, Mover, MoverConfig, Pass, Plan, Shards, Wish};
+use mover::{MoveName, MoveState, Moved, Mover, MoverConfig, Pass, Plan, Shards, Wish};
 use router::{CollectionMap, Cut, Map, MapKeeper, ShardName};
 use rust_decimal::Decimal;
 use verifier::{Pair, Repair, Verifier, VerifierConfig};
@@ -59,9 +59,11 @@ impl Copies {
         ]);
         let plan = Plan {
             collection,
-            scope: Scope::All,
-            source: shard("source"),
-            target: shard("target"),
+            moved: Moved::Keys {
+                scope: Scope::All,
+                source: shard("source"),
+                target: shard("target"),
+            },
             freeze_ms_max: 10_000,
         };
         let controlled: Arc<dyn ControlStore> = control.clone();
@@ -74,6 +76,7 @@ impl Copies {
             control: controlled,
             world: world.clone(),
             router: None,
+            pressure: None,
             limits: mover::Limits {
                 poll_ms: 5,
                 renew_ms: 20,

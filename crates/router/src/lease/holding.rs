@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use engine_api::{ControlStore, Generation, SetOutcome, World, Writer};
+use engine_api::{ControlStore, SetOutcome, World, Writer};
 
 use super::flights::Flights;
 use super::observing::Observations;
-use super::table::Claim;
+use super::table::{Claim, News};
 use super::{
     CHANGE_ATTEMPTS_MAX, LEASES_NAME, LeaseError, LeaseState, LeaseTable, ProcessName, Term, load,
 };
@@ -31,6 +31,8 @@ pub(crate) struct Lease {
     held: Mutex<Option<Held>>,
     /// Of the others' leases: whose number may be given out again.
     observations: Mutex<Observations>,
+    /// What the table knows under this term.
+    told: Mutex<News>,
     pub(crate) flights: Flights,
 }
 
@@ -40,9 +42,6 @@ struct Held {
     writer: Writer,
     runs_until: Duration,
     renewed_at: Duration,
-    acknowledged: Generation,
-    /// How many shards the table knows of: they only ever become more.
-    shards_told: usize,
 }
 
 /// A new term that nothing is served under yet.
@@ -51,7 +50,6 @@ pub(crate) struct Taken {
     term: Term,
     pub(crate) writer: Writer,
     sent: Duration,
-    shards_told: usize,
 }
 
 /// What became of a renewal.
@@ -76,15 +74,21 @@ impl Lease {
             process,
             held: Mutex::default(),
             observations: Mutex::default(),
+            told: Mutex::default(),
             flights: Flights::default(),
         }
+    }
+
+    fn told(&self) -> MutexGuard<'_, News> {
+        self.told
+            .lock()
+            .expect("no code panics while it holds the lock")
     }
 
     /// Takes a new term. Whoever publishes a map from now on waits for it, so
     /// that a map read after this is never too old to serve under.
     pub(crate) async fn take(&self, shards: BTreeSet<ShardName>) -> Result<Taken, LeaseError> {
         self.end();
-        let shards_told = shards.len();
         let claim = Claim {
             process: self.process.clone(),
             stamp: self.stamp,
@@ -92,12 +96,8 @@ impl Lease {
             shards,
         };
         let ((writer, term), sent) = self.change(|table| table.take(&claim)).await?;
-        Ok(Taken {
-            term,
-            writer,
-            sent,
-            shards_told,
-        })
+        *self.told() = News::of_shards(claim.shards);
+        Ok(Taken { term, writer, sent })
     }
 
     /// From here on requests are served under the term: the map was read after it was taken.
@@ -108,8 +108,6 @@ impl Lease {
             writer: taken.writer,
             runs_until,
             renewed_at: taken.sent,
-            acknowledged: Generation(0),
-            shards_told: taken.shards_told,
         });
     }
 
@@ -133,30 +131,22 @@ impl Lease {
         }
     }
 
-    pub(crate) fn renewal_is_due(&self, generation: Generation, shards: usize) -> bool {
-        self.lock().is_none_or(|held| {
-            let age = self.world.elapsed().saturating_sub(held.renewed_at);
-            let untold = generation > held.acknowledged || shards > held.shards_told;
-            untold || age >= self.limits.lease_renewal()
-        })
+    pub(crate) fn renewal_is_due(&self, news: &News) -> bool {
+        news.adds_to(&self.told())
+            || self.lock().is_none_or(|held| {
+                self.world.elapsed().saturating_sub(held.renewed_at) >= self.limits.lease_renewal()
+            })
     }
 
-    /// Renews, acknowledges the generation, and says which shards are open here.
-    pub(crate) async fn renew(
-        &self,
-        generation: Generation,
-        shards: &BTreeSet<ShardName>,
-    ) -> Result<Renewed, LeaseError> {
+    /// Renews, and tells the news.
+    pub(crate) async fn renew(&self, news: News) -> Result<Renewed, LeaseError> {
         let Ok(Held { term, writer, .. }) = self.in_force() else {
             return Ok(Renewed::TermOver);
         };
-        let renew = |table: &mut LeaseTable| {
-            table
-                .renew(writer, term, generation, shards)
-                .ok_or(LeaseError::RanOut)
-        };
+        let renew =
+            |table: &mut LeaseTable| table.renew(writer, term, &news).ok_or(LeaseError::RanOut);
         match self.change(renew).await {
-            Ok(((), sent)) => Ok(self.extend(term, generation, shards.len(), sent)),
+            Ok(((), sent)) => Ok(self.extend(term, news, sent)),
             Err(LeaseError::RanOut) => {
                 self.end();
                 Ok(Renewed::TermOver)
@@ -181,21 +171,14 @@ impl Lease {
         }
     }
 
-    fn extend(
-        &self,
-        term: Term,
-        generation: Generation,
-        shards_told: usize,
-        sent: Duration,
-    ) -> Renewed {
+    fn extend(&self, term: Term, news: News, sent: Duration) -> Renewed {
         let mut held = self.lock();
         let answered = self.world.elapsed();
         match held.as_mut() {
             Some(held) if held.term == term && answered < held.runs_until => {
                 held.runs_until = sent + self.limits.lease();
                 held.renewed_at = sent;
-                held.acknowledged = generation.max(held.acknowledged);
-                held.shards_told = shards_told;
+                self.told().take_in(news);
                 Renewed::Kept
             }
             _ => Renewed::TermOver,

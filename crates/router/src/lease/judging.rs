@@ -5,7 +5,7 @@
 //! out by the clock of who waits.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine_api::{ControlStore, Generation, Remedy, World, Writer};
@@ -14,6 +14,7 @@ use super::observing::{Observations, Standing};
 use super::{LeaseError, Term, load};
 use crate::limits::Limits;
 use crate::map::ShardName;
+use crate::stalls::HeldFor;
 
 /// Looks at the leases of others, and remembers what it saw: it judges the
 /// better the longer it has looked.
@@ -23,7 +24,7 @@ pub struct LeaseJudge {
     world: Arc<dyn World>,
     margin_percent: u32,
     poll: Duration,
-    observations: Observations,
+    observations: Mutex<Observations>,
 }
 
 /// A lease as the judge sees it.
@@ -39,6 +40,8 @@ pub struct LeaseSeen {
     pub standing: Standing,
     /// For how long it was surely not renewed, as far as the judge has looked.
     pub age: Duration,
+    /// What its process has held for the last freezes that are over for it.
+    pub stalls: Vec<HeldFor>,
 }
 
 impl LeaseJudge {
@@ -52,23 +55,28 @@ impl LeaseJudge {
             world,
             margin_percent: limits.lease_margin_percent,
             poll: limits.hold_poll(),
-            observations: Observations::default(),
+            observations: Mutex::default(),
         }
     }
 
     /// All leases, by writer number.
-    pub async fn look(&mut self) -> Result<Vec<LeaseSeen>, LeaseError> {
+    pub async fn look(&self) -> Result<Vec<LeaseSeen>, LeaseError> {
         let sent = self.world.elapsed();
         let (table, _) = load(&*self.control).await?;
-        self.observations.look(&table, sent, self.world.elapsed());
+        let mut observations = self
+            .observations
+            .lock()
+            .expect("no code panics while it holds the lock");
+        observations.look(&table, sent, self.world.elapsed());
         let seen = table.leases().map(|(writer, record)| LeaseSeen {
             process: record.process.clone(),
             writer,
             term: record.term,
             generation: record.generation,
             shards: record.shards.clone(),
-            standing: self.observations.standing(record, self.margin_percent),
-            age: self.observations.age(record),
+            standing: observations.standing(record, self.margin_percent),
+            age: observations.age(record),
+            stalls: record.stalls.clone(),
         });
         Ok(seen.collect())
     }
@@ -78,7 +86,7 @@ impl LeaseJudge {
     /// that wakes up later needs a new term first, and reads the map after it.
     /// The generation must have been published before.
     pub async fn wait_for(
-        &mut self,
+        &self,
         generation: Generation,
         patience: Duration,
     ) -> Result<(), LeaseError> {

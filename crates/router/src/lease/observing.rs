@@ -100,7 +100,6 @@ fn with_margin(lease: Duration, margin_percent: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use engine_api::Generation;
 
     use super::super::ProcessName;
     use super::super::table::Claim;
@@ -152,8 +151,9 @@ mod tests {
             let (writer, record) = table.leases().next().unwrap();
             (writer, record.term)
         };
-        let none = std::collections::BTreeSet::new();
-        table.renew(writer, term, Generation(1), &none).unwrap();
+        table
+            .renew(writer, term, &super::super::News::default())
+            .unwrap();
         observations.look(&table, ms(5_000), ms(5_000));
         assert_eq!(standing(&observations, &table), Standing::Live);
         observations.look(&table, ms(6_050), ms(6_050));

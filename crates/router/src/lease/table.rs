@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LeaseError, ProcessName, Term};
 use crate::map::ShardName;
+use crate::stalls::HeldFor;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +39,9 @@ pub(crate) struct LeaseRecord {
     #[serde(default)]
     pub(super) shards: BTreeSet<ShardName>,
     pub(super) state: State,
+    /// What it has held for the last freezes that are over for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) stalls: Vec<HeldFor>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +58,40 @@ pub(super) struct Claim {
     pub(super) stamp: u64,
     pub(super) lease_ms: u64,
     pub(super) shards: BTreeSet<ShardName>,
+}
+
+/// What a process tells with a renewal.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct News {
+    /// The newest that it acknowledges.
+    pub(crate) generation: Generation,
+    /// All that it has open. They only ever become more.
+    pub(crate) shards: BTreeSet<ShardName>,
+    /// Empty while requests are held: what was told before still stands.
+    pub(crate) stalls: Vec<HeldFor>,
+}
+
+impl News {
+    pub(super) fn of_shards(shards: BTreeSet<ShardName>) -> News {
+        News {
+            shards,
+            ..News::default()
+        }
+    }
+
+    pub(super) fn adds_to(&self, told: &News) -> bool {
+        self.generation > told.generation
+            || self.shards.len() > told.shards.len()
+            || (!self.stalls.is_empty() && self.stalls != told.stalls)
+    }
+
+    pub(super) fn take_in(&mut self, later: News) {
+        self.generation = later.generation.max(self.generation);
+        self.shards = later.shards;
+        if !later.stalls.is_empty() {
+            self.stalls = later.stalls;
+        }
+    }
 }
 
 impl LeaseTable {
@@ -84,23 +122,21 @@ impl LeaseTable {
             lease_ms: claim.lease_ms,
             shards: claim.shards.clone(),
             state: State::Held,
+            stalls: Vec::new(),
         };
         self.leases.insert(number, record);
         Ok((Writer::numbered(number), self.last_term))
     }
 
     /// `None`: the term is no longer in the table.
-    pub(super) fn renew(
-        &mut self,
-        writer: Writer,
-        term: Term,
-        generation: Generation,
-        shards: &BTreeSet<ShardName>,
-    ) -> Option<()> {
+    pub(super) fn renew(&mut self, writer: Writer, term: Term, news: &News) -> Option<()> {
         let record = self.held(writer, term)?;
         record.renewal += 1;
-        record.generation = generation.max(record.generation);
-        record.shards.clone_from(shards);
+        record.generation = news.generation.max(record.generation);
+        record.shards.clone_from(&news.shards);
+        if !news.stalls.is_empty() {
+            record.stalls.clone_from(&news.stalls);
+        }
         Some(())
     }
 
@@ -163,6 +199,13 @@ mod tests {
         }
     }
 
+    fn news(generation: u64, names: &[&str]) -> News {
+        News {
+            generation: Generation(generation),
+            ..News::of_shards(shards(names))
+        }
+    }
+
     fn shards(names: &[&str]) -> BTreeSet<ShardName> {
         names
             .iter()
@@ -195,12 +238,12 @@ mod tests {
     fn a_term_that_is_over_is_neither_renewed_nor_given_up() {
         let mut table = LeaseTable::default();
         let (writer, first) = table.take(&claim(1)).unwrap();
-        let grown = shards(&["a", "b"]);
-        table.renew(writer, first, Generation(3), &grown).unwrap();
-        assert_eq!(table.leases().next().unwrap().1.shards, grown);
+        let grown = news(3, &["a", "b"]);
+        table.renew(writer, first, &grown).unwrap();
+        assert_eq!(table.leases().next().unwrap().1.shards, grown.shards);
         let (_, second) = table.take(&claim(1)).unwrap();
         let renew = |table: &mut LeaseTable, term, generation| {
-            table.renew(writer, term, Generation(generation), &shards(&["a"]))
+            table.renew(writer, term, &news(generation, &["a"]))
         };
         assert_eq!(renew(&mut table, first, 4), None);
         assert_eq!(table.give_up(writer, first), None);

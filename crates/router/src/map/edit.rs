@@ -40,6 +40,11 @@ pub enum Edit {
         table: String,
         buckets: u32,
     },
+    /// Gives the whole collection another layout, shard key and cut at once, pins and
+    /// buckets included. What is frozen stays frozen.
+    Place {
+        placement: CollectionMap,
+    },
 }
 
 impl Map {
@@ -48,6 +53,7 @@ impl Map {
         let mut next = self.clone();
         next.generation = self.generation.next();
         next.note = None;
+        next.followed_soon = false;
         for (collection, edit) in edits {
             let map = next
                 .collections
@@ -136,6 +142,14 @@ impl CollectionMap {
             }
             Edit::Divide { table, buckets } => {
                 self.buckets.insert(table.clone(), *buckets);
+                Ok(())
+            }
+            Edit::Place { placement } => {
+                let frozen = std::mem::take(&mut self.frozen);
+                *self = CollectionMap {
+                    frozen,
+                    ..placement.clone()
+                };
                 Ok(())
             }
         }

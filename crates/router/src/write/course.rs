@@ -1,6 +1,6 @@
 //! One write on its way: what it asks, what it has met so far, and whether it may go again.
 
-use engine_api::{Change, RecordKey, Revision};
+use engine_api::{Change, Generation, RecordKey, Revision};
 
 use super::Written;
 use crate::error::RouterError;
@@ -16,6 +16,8 @@ pub(super) struct Course {
     pub(super) floor: Revision,
     /// The only number it may be written under; otherwise the clock proposes.
     pub(super) number: Option<Revision>,
+    /// The only map it may be written under.
+    under: Option<Generation>,
     pub(super) doubt: Option<Doubt>,
     pub(super) hold: HoldBudget,
     fenced: u32,
@@ -43,6 +45,7 @@ impl Course {
             changes,
             floor,
             number: None,
+            under: None,
             doubt: None,
             hold: HoldBudget::default(),
             fenced: 0,
@@ -56,6 +59,21 @@ impl Course {
         Course {
             number: Some(number),
             ..Course::new(changes, number)
+        }
+    }
+
+    pub(super) fn under(changes: Vec<Change>, floor: Revision, generation: Generation) -> Course {
+        Course {
+            under: Some(generation),
+            ..Course::new(changes, floor)
+        }
+    }
+
+    /// Asked before every attempt: what was held or fenced meets another map.
+    pub(super) fn check_map(&self, standing: Generation) -> Result<(), RouterError> {
+        match self.under {
+            Some(under) if under != standing => Err(RouterError::OtherMap { under, standing }),
+            Some(_) | None => Ok(()),
         }
     }
 

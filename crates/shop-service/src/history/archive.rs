@@ -3,33 +3,36 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use engine_api::{Change, ControlStore, Engine, Outcome, Record, RecordKey, Revision, Timestamp};
+use engine_api::{Change, ControlStore, Engine, Record, RecordKey, Revision, Timestamp};
 use feed::{Cargo, CargoError, Delivered, Feed, FeedConfig, FeedError, Limits};
 use layout::{Collection, Field};
 use model::OrderStatus;
-use router::{Router, ShardName};
+use router::{Router, RouterError, ShardName};
 
+use super::OrderHistory;
+use super::rest::Permits;
 use crate::records::status_text;
 use crate::shop::Shop;
 
-/// The feed that carries the finished orders of one shard to the shop's history;
-/// `None` if it has none. Every process may run one for every shard of live orders.
+/// The feed that carries the finished orders of one shard to a history of the shop. Every process may run one for
+/// every shard of live orders that the history's layout has.
 pub fn archive_feed(
     shop: &Shop,
+    history: &OrderHistory,
     shard: &ShardName,
     source: Arc<dyn Engine>,
     control: Arc<dyn ControlStore>,
     limits: Limits,
-) -> Option<Result<Feed, FeedError>> {
-    let history = shop.history.as_ref()?;
+) -> Result<Feed, FeedError> {
     let archive_after_ms = shop.settings.archive_after_ms;
     let cargo = FinishedOrders {
+        permits: Permits::new(history.clone(), shop.router().clone()),
         router: shop.router().clone(),
         world: shop.world.clone(),
         statuses: history.statuses.clone(),
         archive_after_ms,
     };
-    Some(Feed::new(FeedConfig {
+    Feed::new(FeedConfig {
         name: archive_feed_name(shard),
         source,
         target: history.engine.clone(),
@@ -40,7 +43,7 @@ pub fn archive_feed(
             delay_ms: archive_after_ms,
             ..limits
         },
-    }))
+    })
 }
 
 /// The name of the feed of one shard, by which an operator asks for a rebuild.
@@ -51,6 +54,7 @@ pub fn archive_feed_name(shard: &ShardName) -> String {
 /// Orders that are finished, with nothing left to be done.
 #[derive(Debug)]
 struct FinishedOrders {
+    permits: Permits,
     router: Arc<Router>,
     world: Arc<dyn engine_api::World>,
     statuses: Vec<OrderStatus>,
@@ -61,6 +65,12 @@ struct FinishedOrders {
 impl Cargo for FinishedOrders {
     fn collection(&self) -> Collection {
         Collection::Orders
+    }
+
+    /// Not while orders are on their way: the journal waits.
+    async fn is_wanted(&self) -> Result<bool, CargoError> {
+        let permit = self.permits.permit().await;
+        Ok(permit.map_err(CargoError::of)?.is_some())
     }
 
     /// From the order's owner: a shard may hold orders that have moved away since,
@@ -95,14 +105,22 @@ impl Cargo for FinishedOrders {
         if !self.is_ripe(loaded.header.revision) {
             return Ok(Delivered::NotYet);
         }
+        let permit = self.permits.permit().await;
+        let Some(generation) = permit.map_err(CargoError::of)? else {
+            return Ok(Delivered::NotYet);
+        };
         let removal = Change::Remove {
             key: loaded.key.clone(),
             expected: loaded.header.revision,
         };
-        let written = self.router.write(removal, Revision::ZERO).await;
-        match written.map_err(CargoError::of)?.outcome {
-            Outcome::Done { .. } => Ok(Delivered::Removed),
-            _ => Ok(Delivered::Kept),
+        let removed = self
+            .router
+            .write_under(vec![removal], Revision::ZERO, generation);
+        match removed.await {
+            Ok(written) if written.outcome.is_done() => Ok(Delivered::Removed),
+            Ok(_) => Ok(Delivered::Kept),
+            Err(RouterError::OtherMap { .. }) => Ok(Delivered::NotYet),
+            Err(error) => Err(CargoError::of(error)),
         }
     }
 }

@@ -25,10 +25,11 @@ impl Shop {
     /// The order as the history has it; without a history, none.
     pub(crate) async fn archived_order(
         &self,
+        history: Option<&OrderHistory>,
         id: &OrderId,
         user: Option<&UserId>,
     ) -> Result<Option<SharedRecord>, ShopError> {
-        let Some(history) = &self.history else {
+        let Some(history) = history else {
             return Ok(None);
         };
         let name =

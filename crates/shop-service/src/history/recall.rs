@@ -6,7 +6,7 @@
 //! number it is made under: drawn before both stores were read, so that an order
 //! which came and went in between has left a mark above it, and refuses.
 
-use engine_api::{Change, Outcome, RecordId, RecordKey, Revision};
+use engine_api::{Change, Generation, Outcome, RecordId, RecordKey, Revision};
 use layout::Collection;
 use model::{OrderId, UserId};
 use router::{RouterError, Written};
@@ -15,6 +15,18 @@ use crate::error::ShopError;
 use crate::orders::Current;
 use crate::records::{KeptOrder, order_header};
 use crate::shop::Shop;
+
+/// Under what an order is made that nobody has looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Making {
+    /// Nothing ever removes an order.
+    Plainly,
+    /// It may be in the history: whoever makes it has drawn this number before looking.
+    Numbered(Revision),
+    /// The map of this generation has orders without a history. Under another one they may have one: this order may be
+    /// in it, and would be made a second time (W46).
+    Under(Generation),
+}
 
 pub(crate) enum Recalled {
     Done(Current),
@@ -25,33 +37,46 @@ pub(crate) enum Recalled {
 }
 
 impl Shop {
-    /// The number for an order that is made if neither store has it; without a
-    /// history none is needed, since nothing ever removes an order. `beside` are the
-    /// records that the same commit changes: two orders of one cart must not share it.
-    pub(crate) fn creation_number(
+    /// For an order that is made if neither store has it. `beside` are the records that the same commit changes: two
+    /// orders of one cart must not share a number.
+    pub(crate) fn making(
         &self,
         id: &OrderId,
         beside: Vec<RecordKey>,
         above: Revision,
-    ) -> Result<Option<Revision>, ShopError> {
-        if self.history.is_none() {
-            return Ok(None);
+    ) -> Result<Making, ShopError> {
+        if !self.knows_histories() {
+            return Ok(Making::Plainly);
+        }
+        let map = self.router.map();
+        if self.history_under(&map).is_none() {
+            return Ok(Making::Under(map.generation));
         }
         let mut keys = beside;
         keys.push(numbered_key(Collection::Orders, id.as_str()));
-        Ok(Some(self.router.number(&keys, above)?))
+        Ok(Making::Numbered(self.router.number(&keys, above)?))
     }
 
-    /// Writes what makes a new order: under its number, if it has one.
+    /// Writes what makes a new order. Under another map nothing is written, as if something newer stood there: whoever
+    /// makes it looks again.
     pub(crate) async fn write_new(
         &self,
         changes: Vec<Change>,
         seen: Revision,
-        number: Option<Revision>,
+        making: Making,
     ) -> Result<Written, RouterError> {
-        match number {
-            Some(number) => self.router.write_as_of(changes, number).await,
-            None => self.router.write_together(changes, seen).await,
+        let generation = match making {
+            Making::Plainly => return self.router.write_together(changes, seen).await,
+            Making::Numbered(number) => return self.router.write_as_of(changes, number).await,
+            Making::Under(generation) => generation,
+        };
+        match self.router.write_under(changes, seen, generation).await {
+            Err(RouterError::OtherMap { standing, .. }) => Ok(Written {
+                outcome: Outcome::Stale { stored: seen },
+                revision: seen,
+                generation: standing,
+            }),
+            written => written,
         }
     }
 
@@ -68,9 +93,11 @@ impl Shop {
             let header = next.order.header();
             (header.id.clone(), header.user.clone())
         };
-        let number = self.creation_number(&id, Vec::new(), above)?;
+        let making = self.making(&id, Vec::new(), above)?;
         let live = self.live_order(&id, Some(&user)).await?;
-        let again = self.archived_order(&id, Some(&user)).await?;
+        let again = self
+            .archived_order(self.history(), &id, Some(&user))
+            .await?;
         let unchanged = again.is_some_and(|record| record.header.revision == archived.revision);
         if live.is_some() || !unchanged {
             return Ok(Recalled::Again { above });
@@ -81,7 +108,7 @@ impl Shop {
             header,
             parts: Vec::new(),
         };
-        let written = self.write_new(vec![creation], above, number).await?;
+        let written = self.write_new(vec![creation], above, making).await?;
         Ok(match written.outcome {
             Outcome::Done { revision } => Recalled::Done(Current {
                 kept: next,

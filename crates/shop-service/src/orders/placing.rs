@@ -24,7 +24,7 @@ use model::{
 
 use super::{Current, LineWish, OrderWish, Placed, Together, together};
 use crate::error::{Noun, ShopError};
-use crate::history::numbered_key;
+use crate::history::{Making, numbered_key};
 use crate::records::{
     KeptOrder, Settlement, cart_header, header, order_header, product_hints, product_of, shelf,
 };
@@ -40,13 +40,13 @@ impl Shop {
             // Nearly every request is the first of its key, so that nobody looks for an
             // order beforehand: the creation meets it before anything else is judged. It
             // does not meet one in the history.
-            let number = self.creation_number(&id, beside(&wish), above)?;
-            if number.is_some()
+            let making = self.making(&id, beside(&wish), above)?;
+            if let Making::Numbered(_) = making
                 && let Some(record) = self.found_order(&id, Some(&wish.user)).await?
             {
                 return self.repeated(&record, &wish, &asked, seen).await;
             }
-            match self.place_new(&wish, &asked, seen, number).await {
+            match self.place_new(&wish, &asked, seen, making).await {
                 Ok(Placing::Ended(placed)) => return Ok(placed),
                 Ok(Placing::Overtaken { stored }) => above = above.max(stored),
                 Err(Unplaced::Decided(error)) => return Err(error),
@@ -68,7 +68,7 @@ impl Shop {
         wish: &OrderWish,
         asked: &AskedOrder,
         seen: Revision,
-        number: Option<Revision>,
+        making: Making,
     ) -> Result<Placing, Unplaced> {
         let request = self.looked_up(wish).await;
         let request = request.map_err(Unplaced::before_writing)?;
@@ -78,7 +78,7 @@ impl Shop {
             cart: wish.cart.clone(),
         };
         for _ in 0..ATTEMPTS_MAX {
-            let attempt = self.sell_at_once(&pending, seen, number).await;
+            let attempt = self.sell_at_once(&pending, seen, making).await;
             let decided = match attempt.map_err(Unplaced::before_writing)? {
                 AtOnce::Placed(placed) => Ok(Placing::Ended(placed)),
                 AtOnce::Exists(record) => {
@@ -86,7 +86,7 @@ impl Shop {
                     repeated.map(Placing::Ended)
                 }
                 AtOnce::Overtaken { stored } => Ok(Placing::Overtaken { stored }),
-                AtOnce::NotHere => self.reserve(pending, wish, asked, seen, number).await,
+                AtOnce::NotHere => self.reserve(pending, wish, asked, seen, making).await,
                 // If nothing explains the refusal any more, the world has
                 // changed in between: pieces came back, or a price did.
                 AtOnce::Refused => {
@@ -106,7 +106,7 @@ impl Shop {
         &self,
         pending: &KeptOrder,
         seen: Revision,
-        number: Option<Revision>,
+        making: Making,
     ) -> Result<AtOnce, ShopError> {
         let mut created = pending.clone();
         created.settlement = Settlement::Settled;
@@ -121,7 +121,7 @@ impl Shop {
             changes.push(self.stock_change(line, &zone, exactly(line), sell)?);
         }
         changes.extend(self.cart_closing(pending).await?);
-        let written = match together(self.write_new(changes, seen, number).await)? {
+        let written = match together(self.write_new(changes, seen, making).await)? {
             Together::Answered(written) => written,
             Together::NotHere => return Ok(AtOnce::NotHere),
         };
@@ -147,10 +147,10 @@ impl Shop {
         wish: &OrderWish,
         asked: &AskedOrder,
         seen: Revision,
-        number: Option<Revision>,
+        making: Making,
     ) -> Result<Placing, ShopError> {
         let creation = vec![self.creation(&pending)?];
-        let placed = match self.write_new(creation, seen, number).await?.outcome {
+        let placed = match self.write_new(creation, seen, making).await?.outcome {
             Outcome::Done { revision } => {
                 let current = Current {
                     kept: pending,

@@ -57,7 +57,7 @@ impl Shop {
     fn shards_with_rows(&self, collection: Collection) -> Result<Vec<ShardName>, ShopError> {
         let mut shards = self.router.shards_of(collection)?;
         if collection == Collection::Orders
-            && let Some(history) = &self.history
+            && let Some(history) = self.history()
         {
             shards.push(history.shard().clone());
         }
@@ -94,7 +94,7 @@ impl Shop {
     /// The history is no shard of the map, and what its engine keeps of other collections
     /// is the router's.
     fn history_at(&self, shard: &ShardName, collection: Collection) -> Option<&dyn Engine> {
-        let history = self.history.as_ref()?;
+        let history = self.history()?;
         let is_history = history.shard() == shard && collection == Collection::Orders;
         is_history.then(|| history.engine())
     }

@@ -211,7 +211,7 @@ impl Reconciler<'_> {
             .survey(Collection::Orders, from.as_ref(), limit);
         let page = page.await?;
         self.count_all(counting, &page.images);
-        Ok(match (page.next, &self.shop.history) {
+        Ok(match (page.next, self.shop.history()) {
             (Some(next), _) => Phase::Orders { from: Some(next) },
             (None, Some(_)) => Phase::History { after: None },
             (None, None) => Phase::Judging,
@@ -223,7 +223,7 @@ impl Reconciler<'_> {
         counting: &mut Counting,
         after: Option<ScanPosition>,
     ) -> Result<Phase, ShopError> {
-        let Some(history) = &self.shop.history else {
+        let Some(history) = self.shop.history() else {
             return Ok(Phase::Judging);
         };
         let scan = Scan {

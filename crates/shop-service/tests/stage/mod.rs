@@ -13,10 +13,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use engine_api::memory::MemoryEngine;
 use engine_api::{
-    Aged, Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained, Maintenance,
-    MoverTerm, Outcome, Page, Patience, Position, Query, ReadContext, Record, RecordId, RecordKey,
-    RowFault, Scan, ScanPage, Seal, Stray, StrayEnd, StrayPage, StraySearch, Timestamp, World,
-    WriteContext, Writer,
+    Aged, Authority, Capabilities, Change, Engine, EngineError, Fence, JournalPage, Maintained,
+    Maintenance, MoverTerm, Outcome, Page, Patience, Position, Query, ReadContext, Record,
+    RecordId, RecordKey, RowFault, Scan, ScanPage, Seal, Stray, StrayEnd, StrayPage, StraySearch,
+    Timestamp, World, WriteContext, Writer,
 };
 use feed::{Feed, Pass};
 use layout::Collection;
@@ -257,10 +257,12 @@ pub struct Stage {
     pub shop: Arc<Shop>,
     /// Of another process, which archives.
     pub other: Arc<Shop>,
+    world: Arc<StillWorld>,
     life: Arc<Life>,
     control: Arc<MemoryEngine>,
     shards: BTreeMap<ShardName, Arc<Mortal>>,
     history: Arc<Mortal>,
+    kept_apart: Option<OrderHistory>,
 }
 
 impl Stage {
@@ -327,19 +329,28 @@ impl Stage {
         Stage {
             shop: Arc::new(process(1).await),
             other: Arc::new(process(2).await),
+            world,
             life,
             control,
             shards,
             history,
+            kept_apart: None,
         }
     }
 
     /// The same stage, whose shop keeps delivered, cancelled and returned orders apart.
     #[must_use]
-    pub fn with_history(mut self) -> Stage {
+    pub fn with_history(self) -> Stage {
+        self.with_history_as(|history| history)
+    }
+
+    #[must_use]
+    pub fn with_history_as(mut self, of: impl FnOnce(OrderHistory) -> OrderHistory) -> Stage {
         let name = ShardName::new("history").unwrap();
         let statuses = ["delivered", "cancelled", "returned"].map(str::to_owned);
         let history = OrderHistory::new(name, self.history.clone(), &statuses).unwrap();
+        let history = of(history);
+        self.kept_apart = Some(history.clone());
         let with_history = |shop: Arc<Shop>| {
             let shop = Arc::into_inner(shop).unwrap();
             Arc::new(shop.with_history(history.clone()))
@@ -374,12 +385,13 @@ impl Stage {
             let limits = feed::Limits::default();
             let feed = archive_feed(
                 &self.other,
+                self.kept_apart.as_ref().unwrap(),
                 name,
                 shard.clone(),
                 self.control.clone(),
                 limits,
             );
-            feed.unwrap().unwrap()
+            feed.unwrap()
         };
         self.shards.iter().map(feed).collect()
     }
@@ -431,6 +443,38 @@ impl Stage {
             live += living(&shard.memory).await;
         }
         (live, living(&self.history.memory).await)
+    }
+
+    /// Copies what the one placement has to where the other has it, as a move would.
+    pub async fn carry(&self, collection: Collection, from: &CollectionMap, to: &CollectionMap) {
+        for source in from.shards() {
+            let scan = Scan {
+                collection,
+                scope: layout::Scope::All,
+                after: None,
+                until: None,
+                limit: engine_api::PAGE_RECORDS_MAX,
+            };
+            for mut image in self.shards[source].memory.scan(&scan).await.unwrap().images {
+                let header = image.header.content.live().unwrap();
+                let id = image.key.id.clone();
+                image.key = to.key_for(collection, id, header).unwrap();
+                let target = to.owner(&image.key.shard_key).clone();
+                let context = WriteContext {
+                    authority: Authority::Mover {
+                        term: MoverTerm {
+                            move_name: "by-hand".to_owned(),
+                            term: 1,
+                        },
+                    },
+                    now: self.world.now(),
+                    revision: image.newest_revision(),
+                };
+                let put = Change::PutImage { image };
+                let put = self.shards[&target].memory.apply(put, context).await;
+                assert!(put.unwrap().is_done());
+            }
+        }
     }
 
     pub fn stop_after(&self, writes: i64) {
@@ -548,4 +592,71 @@ fn first_map(names: &[ShardName]) -> Map {
         (collection, map)
     });
     Map::first(collections.collect())
+}
+
+impl Stage {
+    /// Gives orders another layout, on these shards, as a cutover does; every process hears of it at once.
+    pub async fn place_orders(&self, layout: &str, shards: &[&str]) {
+        let keeper = MapKeeper::new(self.control.clone());
+        let map = keeper.load().await.unwrap().unwrap();
+        let shards: Vec<ShardName> = shards
+            .iter()
+            .map(|name| ShardName::new(*name).unwrap())
+            .collect();
+        let shard_key = map.collections[&Collection::Orders].shard_key.clone();
+        let placement = CollectionMap::cut_by(layout, shard_key, Cut::even_slots(&shards));
+        let edit = (Collection::Orders, router::Edit::Place { placement });
+        keeper.publish(&map.edited(&[edit]).unwrap()).await.unwrap();
+        for shop in [&self.shop, &self.other] {
+            shop.router().refresh().await.unwrap();
+        }
+    }
+
+    /// The next map with nothing changed.
+    pub async fn publish_notice(&self) {
+        let keeper = MapKeeper::new(self.control.clone());
+        let map = keeper.load().await.unwrap().unwrap();
+        keeper.publish(&map.edited(&[]).unwrap()).await.unwrap();
+        for shop in [&self.shop, &self.other] {
+            shop.router().refresh().await.unwrap();
+        }
+    }
+
+    /// As a move leaves it: the shard has what the history has.
+    pub async fn copy_history_to(&self, shard: &str) {
+        let scan = Scan {
+            collection: Collection::Orders,
+            scope: layout::Scope::All,
+            after: None,
+            until: None,
+            limit: engine_api::PAGE_RECORDS_MAX,
+        };
+        let shard = &self.shards[&ShardName::new(shard).unwrap()];
+        for image in self.history.memory.scan(&scan).await.unwrap().images {
+            let revision = image.newest_revision();
+            let context = WriteContext {
+                authority: engine_api::Authority::Mover {
+                    term: MoverTerm {
+                        move_name: "copy".to_owned(),
+                        term: 1,
+                    },
+                },
+                now: revision.time(),
+                revision,
+            };
+            let put = shard
+                .memory
+                .apply(Change::PutImage { image }, context)
+                .await;
+            assert!(put.unwrap().is_done());
+        }
+    }
+
+    /// Feeds of the shards that the layout with the history has orders on.
+    pub fn feeds_of(&self, shards: &[&str]) -> Vec<Feed> {
+        let names: Vec<ShardName> = self.shards.keys().cloned().collect();
+        let feeds = names.into_iter().zip(self.feeds());
+        let wanted = feeds.filter(|(name, _)| shards.contains(&name.as_str()));
+        wanted.map(|(_, feed)| feed).collect()
+    }
 }

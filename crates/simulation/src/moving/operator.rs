@@ -6,8 +6,8 @@ use std::time::Duration;
 use engine_api::{ControlStore, Remedy};
 use layout::Collection;
 use mover::{
-    MoveError, MoveName, MoveState, Pace, Phase, Plan, Shards, Throttle, Wish, ask, list, set_pace,
-    set_throttle, start, status,
+    MoveError, MoveName, MoveState, Moved, Pace, Phase, Plan, Shards, Throttle, Wish, ask, list,
+    set_pace, set_throttle, start, status,
 };
 use router::{MapKeeper, ShardName};
 use tokio::time::{Instant, sleep};
@@ -115,9 +115,11 @@ impl Operator {
         };
         Some(Plan {
             collection: self.collection,
-            scope: picked.scope,
-            source: picked.source,
-            target: picked.target,
+            moved: Moved::Keys {
+                scope: picked.scope,
+                source: picked.source,
+                target: picked.target,
+            },
             freeze_ms_max,
         })
     }
@@ -179,6 +181,8 @@ impl Operator {
                 };
                 let throttle = Throttle {
                     records_per_second_max,
+                    bytes_per_second_max: None,
+                    p99_ms_max: None,
                     reason: "the operator asked for it".to_owned(),
                 };
                 return self.asked("throttle", set_throttle(control, name, throttle).await);
@@ -221,9 +225,28 @@ impl Operator {
 }
 
 fn reversed(plan: &Plan) -> Plan {
+    let moved = match plan.moved.clone() {
+        Moved::Keys {
+            scope,
+            source,
+            target,
+        } => Moved::Keys {
+            scope,
+            source: target,
+            target: source,
+        },
+        Moved::Whole {
+            source,
+            target,
+            histories,
+        } => Moved::Whole {
+            source: target,
+            target: source,
+            histories: histories.reversed(),
+        },
+    };
     Plan {
-        source: plan.target.clone(),
-        target: plan.source.clone(),
+        moved,
         ..plan.clone()
     }
 }
@@ -282,8 +305,8 @@ pub async fn bring_to_rest(control: &dyn ControlStore, recording: &Recording, mu
 /// at a former owner. No image is newer than it, and the verifier names it.
 fn judge_difference(recording: &Recording, name: &MoveName, plan: &Plan, what: &str) {
     let by_lease = recording.with(|history| {
-        let mut sides = [&plan.source, &plan.target].into_iter();
-        sides.any(|shard| history.by_lease.contains(shard))
+        let mut shards = plan.all_shards().into_iter();
+        shards.any(|shard| history.by_lease.contains(shard))
     });
     if !by_lease {
         recording.breach(format!("{name} finds differences in quiet: {what}"));
@@ -306,7 +329,10 @@ async fn at_rest(
             }
         };
         let rests = match &state.phase {
-            Phase::Completed { .. } | Phase::Aborted { .. } | Phase::RolledBack { .. } => {
+            Phase::Cleaned { .. }
+            | Phase::Completed { .. }
+            | Phase::Aborted { .. }
+            | Phase::RolledBack { .. } => {
                 return None;
             }
             Phase::Ready { .. } | Phase::Settling { .. } => state.wish.is_none(),
@@ -319,7 +345,9 @@ async fn at_rest(
             | Phase::Backfilling { .. }
             | Phase::CatchingUp { .. }
             | Phase::Noticed { .. }
-            | Phase::Frozen { .. } => false,
+            | Phase::Frozen { .. }
+            | Phase::Resting { .. }
+            | Phase::Cleaning { .. } => false,
         };
         if rests {
             if differing > DIFFERING_LOOKS_MAX {

@@ -111,6 +111,8 @@ impl StandingBy {
             control: Arc::clone(&site.control),
             world: Arc::clone(&self.world),
             router: Some(Arc::clone(&self.router)),
+            // Its requests are not measured.
+            pressure: None,
             // Records of the simulation are judged by its own checks.
             invariants: None,
             limits: mover::Limits {
@@ -118,6 +120,10 @@ impl StandingBy {
                 retry_ms_max: 60,
                 renew_ms: 60,
                 take_over_ms: 250,
+                // Freezes that do not fit their budget are begun all the same, and given up.
+                forecast_percent_max: 100_000,
+                clean_grace_ms: 200,
+                clean_records_max: 3,
                 ..mover::Limits::default()
             },
             feed_limits: feed::Limits {

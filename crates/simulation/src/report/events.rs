@@ -95,6 +95,7 @@ pub(super) fn events(history: &History) -> Vec<(&'static str, u64)> {
             ("movers that stood still", history.moving.stood_still),
             ("wishes refused", history.moving.wishes_refused),
             ("moves refused", history.moving.starts_refused),
+            ("records forgotten", history.moving.forgotten),
         ])
         .collect()
 }
@@ -116,6 +117,7 @@ fn moves(history: &History) -> Vec<&'static str> {
         if from.state.phase != to.state.phase {
             events.extend(match to.state.phase {
                 Phase::Completed { .. } => Some("moves completed"),
+                Phase::Cleaned { .. } => Some("moves cleaned up"),
                 Phase::RolledBack { .. } => Some("moves rolled back"),
                 Phase::Aborted { .. } => Some("moves aborted"),
                 _ => None,

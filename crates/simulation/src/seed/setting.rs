@@ -101,6 +101,7 @@ impl Stage {
             lease_ms,
             lease_renew_ms: lease_ms / 5,
             lease_look_ms: lease_ms / 10,
+            notice_look_ms: 20,
             lease_margin_percent: LEASE_MARGIN_PERCENT,
             writer_rest_ms: WRITER_REST_MS,
             ..Limits::default()

@@ -6,6 +6,7 @@ use std::time::Duration;
 use engine_api::{
     Freshness, JournalEntry, JournalEvent, Query, ReadContext, Record, RecordKey, Remedy,
 };
+use futures::future::{join, join_all};
 
 use super::{Phase, Verifier, since};
 use crate::difference::{Discord, discord};
@@ -37,13 +38,15 @@ impl Verifier {
             return Ok(false);
         }
         let limit = self.limits.journal_entries_max;
+        let source = self
+            .engine(Side::Source)
+            .journal_read(&self.source_at, limit);
+        let target = self
+            .engine(Side::Target)
+            .journal_read(&self.target_at, limit);
+        let (source, target) = join(source, target).await;
         let mut at_end = true;
-        for side in [Side::Source, Side::Target] {
-            let from = match side {
-                Side::Source => &self.source_at,
-                Side::Target => &self.target_at,
-            };
-            let page = self.engine(side).journal_read(from, limit).await;
+        for (side, page) in [(Side::Source, source), (Side::Target, target)] {
             let page = page.map_err(VerifyError::of(side))?;
             at_end &= page.entries.len() < limit;
             for entry in &page.entries {
@@ -86,9 +89,7 @@ impl Verifier {
         let later = self.suspects.range((after, Bound::Unbounded));
         let in_turn = later.chain(self.suspects.range(..)).take(wanted);
         let mut keys: Vec<RecordKey> = in_turn.map(|(key, _)| key.clone()).collect();
-        for key in &keys {
-            self.look_at(key).await?;
-        }
+        self.look_at_each(&keys).await?;
         self.looked_at = keys.pop();
         self.settle();
         Ok(())
@@ -96,18 +97,34 @@ impl Verifier {
 
     pub(super) async fn look_at_all(&mut self) -> Result<(), VerifyError> {
         let keys: Vec<RecordKey> = self.suspects.keys().cloned().collect();
-        for key in &keys {
-            self.look_at(key).await?;
+        self.look_at_each(&keys).await
+    }
+
+    /// Some at a time: behind a freeze shoppers wait for it.
+    async fn look_at_each(&mut self, keys: &[RecordKey]) -> Result<(), VerifyError> {
+        for some in keys.chunks(self.limits.reads_at_once_max) {
+            let reading = some.iter().map(|key| self.read_both(key));
+            for (key, images) in some.iter().zip(join_all(reading).await) {
+                self.weigh(key, images?).await?;
+            }
         }
         Ok(())
     }
 
-    /// Reads both sides; one that agrees is suspect no more.
     pub(super) async fn look_at(
         &mut self,
         key: &RecordKey,
     ) -> Result<Option<Discord>, VerifyError> {
-        let (source, target) = self.read_both(key).await?;
+        let images = self.read_both(key).await?;
+        self.weigh(key, images).await
+    }
+
+    /// One whose images agree is suspect no more.
+    async fn weigh(
+        &mut self,
+        key: &RecordKey,
+        (source, target): (Option<Record>, Option<Record>),
+    ) -> Result<Option<Discord>, VerifyError> {
         self.looked_again += 1;
         let found = match discord(source.as_ref(), target.as_ref(), self.world.now()) {
             None => self.breach(key, source.as_ref(), target.as_ref()).await?,

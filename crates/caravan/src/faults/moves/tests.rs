@@ -25,9 +25,11 @@ fn half() -> Scope {
 fn record(phase: Phase) -> Vec<u8> {
     let plan = Plan {
         collection: Collection::Carts,
-        scope: half(),
-        source: shard("shard-1"),
-        target: shard("shard-2"),
+        moved: mover::Moved::Keys {
+            scope: half(),
+            source: shard("shard-1"),
+            target: shard("shard-2"),
+        },
         freeze_ms_max: 100,
     };
     let mut state = MoveState::first(plan);

@@ -35,6 +35,10 @@ pub enum Expected {
     CaughtUpIn {
         seconds: u64,
     },
+    /// The source is cleaned after the grace.
+    CleansIn {
+        seconds: u64,
+    },
     /// A cutover is a matter of milliseconds.
     Moment,
     WaitsFor {
@@ -80,9 +84,17 @@ impl Course {
             Phase::Settling { .. } => Expected::WaitsFor {
                 what: "caravan move complete, or rollback".to_owned(),
             },
-            Phase::Completed { .. } | Phase::Aborted { .. } | Phase::RolledBack { .. } => {
-                Expected::Nothing
-            }
+            Phase::Resting { grace_ms, .. } => Expected::CleansIn {
+                seconds: grace_ms.div_ceil(1_000),
+            },
+            Phase::Cleaning { .. } => match &state.shown.in_use {
+                Some(what) => Expected::WaitsFor { what: what.clone() },
+                None => Expected::Unknown,
+            },
+            Phase::Cleaned { .. }
+            | Phase::Completed { .. }
+            | Phase::Aborted { .. }
+            | Phase::RolledBack { .. } => Expected::Nothing,
         }
     }
 
@@ -120,6 +132,7 @@ impl fmt::Display for Expected {
         match self {
             Expected::Unknown => f.write_str("unknown"),
             Expected::CaughtUpIn { seconds } => write!(f, "caught up in about {seconds} s"),
+            Expected::CleansIn { seconds } => write!(f, "its source is cleaned in {seconds} s"),
             Expected::Moment => f.write_str("a moment"),
             Expected::WaitsFor { what } => write!(f, "waits for {what}"),
             Expected::Nothing => f.write_str("nothing"),
@@ -131,7 +144,7 @@ impl fmt::Display for Expected {
 mod tests {
     use engine_api::Generation;
     use layout::{Collection, Scope};
-    use mover::Plan;
+    use mover::{Moved, Plan};
     use router::ShardName;
 
     use super::*;
@@ -140,9 +153,11 @@ mod tests {
         let shard = |name| ShardName::new(name).unwrap();
         let mut state = MoveState::first(Plan {
             collection: Collection::Carts,
-            scope: Scope::All,
-            source: shard("shard-1"),
-            target: shard("shard-2"),
+            moved: Moved::Keys {
+                scope: Scope::All,
+                source: shard("shard-1"),
+                target: shard("shard-2"),
+            },
             freeze_ms_max: 100,
         });
         state.phase = phase;

@@ -38,7 +38,11 @@ fn missing(history: &History) -> Vec<String> {
     let mut breaches = Vec::new();
     for recorded in standing(history, Moment(u64::MAX)).into_values() {
         let expected = match &recorded.record.state.phase {
-            Phase::Settling { settled } | Phase::Completed { settled } => {
+            Phase::Settling { settled }
+            | Phase::Resting { settled, .. }
+            | Phase::Cleaning { settled }
+            | Phase::Cleaned { settled }
+            | Phase::Completed { settled } => {
                 vec![(Direction::Cutover, settled.generation)]
             }
             Phase::RolledBack {

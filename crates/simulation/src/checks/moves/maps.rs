@@ -84,7 +84,7 @@ impl Step<'_> {
         let states = self.records.values().map(|it| &it.record.state);
         let mut ours = states.filter(|state| state.plan.collection == self.collection);
         let state = ours.find(|state| says(&state.phase) == Some(self.generation))?;
-        Some(&state.plan.scope)
+        Some(state.plan.scope())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a record says after what it said before.
 
-use mover::{Phase, WriteOwner};
+use mover::{End, Phase, WriteOwner};
 
 use super::Standing;
 use crate::recording::{History, Recorded};
@@ -56,18 +56,33 @@ fn leads_to(from: &Phase, to: &Phase) -> bool {
         Phase::CatchingUp { .. } => &["verifying", "aborted"],
         Phase::Verifying { .. } => &["ready", "aborted"],
         Phase::Ready { .. } => &["verifying", "noticed", "aborted"],
-        Phase::Noticed { .. } => &["verifying", "settling", "frozen", "aborted"],
+        // A notice that waited too long is told again.
+        Phase::Noticed { .. } => &["noticed", "verifying", "settling", "frozen", "aborted"],
         Phase::Frozen { .. } => &["frozen", "verifying", "settling", "rolled back"],
         Phase::Settling { .. } => &["noticed", "completed"],
-        Phase::Completed { .. } | Phase::Aborted { .. } | Phase::RolledBack { .. } => &[],
+        Phase::Resting { .. } => &["completed", "cleaning up"],
+        Phase::Cleaning { .. } => &["cleaned up", "completed"],
+        Phase::Cleaned { .. }
+        | Phase::Completed { .. }
+        | Phase::Aborted { .. }
+        | Phase::RolledBack { .. } => &[],
     };
     ways.contains(&to.name())
 }
 
 fn overlaps(other: &Recorded, new: &Recorded) -> Option<String> {
-    let goes_on = !phase(other).is_over();
-    let plan = &new.record.state.plan;
-    (goes_on && other.record.state.plan.overlaps(plan)).then(|| {
+    let (plan, standing) = (&new.record.state.plan, &other.record.state.plan);
+    // All that a completed one still has is what it left at its source.
+    let sources = standing.shards(End::Source);
+    let touches_it = plan
+        .all_shards()
+        .iter()
+        .any(|shard| sources.contains(shard));
+    let goes_on = match phase(other) {
+        Phase::Resting { .. } | Phase::Cleaning { .. } => touches_it,
+        phase => !phase.is_over(),
+    };
+    (goes_on && standing.overlaps(plan)).then(|| {
         format!(
             "has keys of {}, which is {}",
             other.name,
@@ -79,9 +94,9 @@ fn overlaps(other: &Recorded, new: &Recorded) -> Option<String> {
 /// Who serves by the record, against who does by the map.
 fn disagrees(history: &History, recorded: &Recorded) -> Option<String> {
     let plan = &recorded.record.state.plan;
-    let owner = match phase(recorded).write_owner() {
-        WriteOwner::Source => &plan.source,
-        WriteOwner::Target => &plan.target,
+    let owners = match phase(recorded).write_owner() {
+        WriteOwner::Source => plan.shards(End::Source),
+        WriteOwner::Target => plan.shards(End::Target),
         WriteOwner::Nobody => return None,
     };
     let mut maps = history.maps.iter().rev();
@@ -89,8 +104,8 @@ fn disagrees(history: &History, recorded: &Recorded) -> Option<String> {
     let collection = map.map.collection(plan.collection).ok()?;
     let keys = routing_texts(plan.collection);
     let keys = keys.iter().map(|text| layout::ShardKey::of_text(text));
-    let mut moved = keys.filter(|key| plan.scope.contains(key));
-    let elsewhere = moved.find(|key| collection.owner(key) != owner)?;
+    let mut moved = keys.filter(|key| plan.scope().contains(key));
+    let elsewhere = moved.find(|key| !owners.contains(collection.owner(key)))?;
     Some(format!(
         "it is {}, and map {} gives {elsewhere} to {}",
         phase(recorded).name(),

@@ -4,7 +4,8 @@ use engine_api::{Authority, Content, Generation, Header, MoverTerm, Position, Re
 use feed::tenure::Tenured;
 use layout::{Collection, Scope};
 use mover::{
-    Certificate, Direction, Generations, MoveName, MoveState, Phase, Plan, Proven, Settled, Way,
+    Certificate, Direction, Generations, MoveName, MoveState, Moved, Phase, Plan, Proven, Settled,
+    Way,
 };
 use router::{Edit, Map};
 
@@ -18,9 +19,11 @@ const NAME: &str = "carts-1";
 fn plan() -> Plan {
     Plan {
         collection: Collection::Carts,
-        scope: Scope::All,
-        source: shard("a"),
-        target: shard("b"),
+        moved: Moved::Keys {
+            scope: Scope::All,
+            source: shard("a"),
+            target: shard("b"),
+        },
         freeze_ms_max: 100,
     }
 }
@@ -81,6 +84,8 @@ fn certificate() -> Certificate {
         entered_root: String::new(),
         looked_again: 0,
         freeze_ms: None,
+        freeze_parts: mover::FreezeParts::default(),
+        stall: None,
         frozen_at_unix_us: 0,
         proven_at_unix_us: 0,
     })

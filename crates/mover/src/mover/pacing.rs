@@ -1,0 +1,163 @@
+//! How fast the copy goes: what the operator allows, and what shoppers feel.
+
+use std::time::Duration;
+
+use super::{Pass, Runner};
+use crate::error::MoveError;
+use crate::record::FeltBefore;
+use crate::throttle::{BASELINE, Governor, Latencies, Pacing, WINDOW};
+
+/// A throttled copy goes in pieces of so many a second.
+const PIECES_PER_SECOND: f64 = 5.0;
+/// What a record is taken to weigh before the first has arrived.
+const RECORD_BYTES: u64 = 1_000;
+
+/// What this process remembers of the pace; none of it outlives the process.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    governor: Governor,
+    window: Option<Window>,
+    /// Requests are watched before the copy begins, from here on.
+    watched: Option<(Duration, Latencies)>,
+    /// When the throttle lets the next records through, by `World::elapsed`.
+    resume_at: Duration,
+    pub shown: Pacing,
+}
+
+/// What is counted for the next look.
+#[derive(Debug)]
+struct Window {
+    began: Duration,
+    requests: Latencies,
+    copied: u64,
+}
+
+impl Runner<'_> {
+    /// Watches requests for a while before the first record is copied, so that there is something to compare
+    /// with. `None`: there is nothing to wait for.
+    pub(super) async fn watch_before(&mut self) -> Result<Option<Pass>, MoveError> {
+        let state = &self.work.held.state;
+        if state.felt_before.is_some() {
+            return Ok(None);
+        }
+        let Some(pressure) = self.config.pressure.clone() else {
+            return Ok(None);
+        };
+        let now = self.config.world.elapsed();
+        let requests = pressure.requests();
+        let (since, before) = self
+            .work
+            .pace
+            .watched
+            .get_or_insert((now, requests.clone()));
+        if now.saturating_sub(*since) < BASELINE {
+            return Ok(Some(self.waiting()));
+        }
+        let p99_us = requests.since(before).p99_us();
+        self.update(|state| {
+            state.felt_before = Some(FeltBefore { p99_us });
+            Ok(())
+        })
+        .await?;
+        Ok(None)
+    }
+
+    /// For how long nothing more is let through.
+    pub(super) fn throttled_ms(&self) -> Option<u64> {
+        let left = self.work.pace.resume_at;
+        let left = left.saturating_sub(self.config.world.elapsed());
+        let ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        (!left.is_zero()).then(|| ms.max(1))
+    }
+
+    /// Looks at what shoppers felt since the last look, once a window.
+    pub(super) fn look_at_pressure(&mut self) {
+        let now = self.config.world.elapsed();
+        let requests = self.config.pressure.as_ref().map(|it| it.requests());
+        let requests = requests.unwrap_or_default();
+        let copied = self.copied().0;
+        let Some(window) = &self.work.pace.window else {
+            self.begin_window(now, requests, copied);
+            return self.show_pace(None);
+        };
+        let age = now.saturating_sub(window.began);
+        if age < WINDOW {
+            return self.show_pace(self.work.pace.shown.p99_us);
+        }
+        let p99_us = requests.since(&window.requests).p99_us();
+        let per_second = copied.saturating_sub(window.copied) as f64 / age.as_secs_f64();
+        let ceiling = self.ceiling_us();
+        self.work.pace.governor = self.work.pace.governor.next(p99_us, ceiling, per_second);
+        self.begin_window(now, requests, copied);
+        self.show_pace(p99_us);
+    }
+
+    fn begin_window(&mut self, began: Duration, requests: Latencies, copied: u64) {
+        self.work.pace.window = Some(Window {
+            began,
+            requests,
+            copied,
+        });
+    }
+
+    fn show_pace(&mut self, p99_us: Option<u64>) {
+        let (throttle, ceiling) = (&self.work.held.state.throttle, self.ceiling_us());
+        let governor = self.work.pace.governor;
+        self.work.pace.shown = Pacing {
+            records_per_second: governor.rate(throttle).map(|rate| rate as u32),
+            p99_us,
+            p99_us_max: ceiling,
+            why: governor.why(throttle, p99_us, ceiling),
+        };
+    }
+
+    /// What 99 of 100 requests may take.
+    fn ceiling_us(&self) -> Option<u64> {
+        let state = &self.work.held.state;
+        if let Some(ms) = state.throttle.p99_ms_max {
+            return Some(u64::from(ms) * 1_000);
+        }
+        let before = state.felt_before.and_then(|before| before.p99_us)?;
+        Some(before.saturating_mul(3) / 2)
+    }
+
+    /// Records in one piece of the copy.
+    pub(super) fn piece(&self) -> usize {
+        let throttle = &self.work.held.state.throttle;
+        let by_rate = self.work.pace.governor.rate(throttle);
+        let by_bytes = throttle.bytes_per_second_max.map(|most| {
+            let (records, bytes) = self.copied();
+            let weight = bytes.checked_div(records).unwrap_or(RECORD_BYTES).max(1);
+            most as f64 / weight as f64
+        });
+        let rate = [by_rate, by_bytes].into_iter().flatten().reduce(f64::min);
+        rate.map_or(usize::MAX, |rate| {
+            ((rate / PIECES_PER_SECOND) as usize).max(1)
+        })
+    }
+
+    /// After a pass that began then, with so much copied before it.
+    pub(super) fn pause_after(&mut self, began: Duration, (records, bytes): (u64, u64)) {
+        let throttle = &self.work.held.state.throttle;
+        let (records_now, bytes_now) = self.copied();
+        let by_rate = self
+            .work
+            .pace
+            .governor
+            .rate(throttle)
+            .map(|rate| records_now.saturating_sub(records) as f64 / rate.max(1.0));
+        let by_bytes = throttle
+            .bytes_per_second_max
+            .map(|most| bytes_now.saturating_sub(bytes) as f64 / most.max(1) as f64);
+        let pause = by_rate.unwrap_or(0.0).max(by_bytes.unwrap_or(0.0));
+        self.work.pace.resume_at = began + Duration::from_secs_f64(pause);
+    }
+
+    /// Records and bytes that the forward feed has put since this process opened it.
+    pub(super) fn copied(&self) -> (u64, u64) {
+        let counts = self.work.forward.as_ref().map(feed::Feed::counts);
+        counts.map_or((0, 0), |counts| {
+            (counts.applied.value(), counts.applied_bytes.value())
+        })
+    }
+}
