@@ -62,6 +62,13 @@ Examples:
   caravan map watch --config shop.toml
   caravan map split --config shop.toml --collection products --at phones/P-500";
 
+const MOVER_EXAMPLES: &str = "\
+Examples:
+  caravan mover --layout layouts/hybrid.toml --address mongo=mongodb://127.0.0.1/ --address cassandra=127.0.0.1
+  caravan serve --set moves.runner=mover …      leaves moves to such processes
+
+Any number of them stand by; a move goes on in another when the one that works for it dies.";
+
 const DEMO_EXAMPLES: &str = "\
 Examples:
   caravan demo               under a minute, in a temporary directory, without servers
@@ -109,6 +116,12 @@ pub enum Command {
     /// Move keys from one shard to another while shoppers keep buying
     #[command(subcommand)]
     Move(MoveCommand),
+    /// Work for moves, and serve nobody: beside processes that serve a layout on servers
+    #[command(after_help = MOVER_EXAMPLES)]
+    Mover {
+        #[command(flatten)]
+        settings: SettingsArguments,
+    },
     /// See keys move: a shop of its own, shoppers, a second shard, there, back and there again, and a verdict
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArguments),

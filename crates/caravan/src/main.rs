@@ -35,6 +35,8 @@ mod map_command;
 
 mod move_command;
 
+mod mover_command;
+
 mod shard_command;
 
 mod demo;
@@ -90,6 +92,7 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         }
         Command::Demo(wish) => return demo::run(&wish, out),
         Command::Move(command) => return move_command::run(&command, out),
+        Command::Mover { settings } => mover_command::run(&Config::load(&settings)?, out),
         Command::Shard(command) => shard_command::run(&command, out),
         Command::Serve { sample, settings } => {
             let filling = if sample {

@@ -42,14 +42,12 @@ use crate::sample::{Presence, Sample};
 use crate::secrets;
 use crate::shards::{LateShards, Shards};
 use late::Late;
-use moves::{Moves, ShopRequests};
+use moves::ShopRequests;
 use signals::Stop;
 use tasks::Tasks;
 
-use upkeep::Needs;
-
-pub use moves::MoveSettings;
-pub use upkeep::Upkeep;
+pub use moves::{MoveSettings, Moves, Runner};
+pub use upkeep::{Needs, Upkeep};
 
 /// What to do with the records of the directory before the shop opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,17 +157,15 @@ async fn serve(
     for (_, feed) in feeds {
         tasks.feed(feed);
     }
-    let (needs, pressure) = (
-        Arc::new(Needs::default()),
-        Arc::new(ShopRequests(app.clone())),
-    );
+    let needs = Arc::new(Needs::default());
+    let pressure = Arc::new(ShopRequests(app.clone()));
     tasks.moves(Moves::new(
         config,
         shards,
         world.clone(),
         move_figures,
         needs.clone(),
-        pressure,
+        Some(pressure),
     )?);
     // A layout's own commands work on its servers; a directory's have to find this process.
     let directory = shards.directory.as_deref();

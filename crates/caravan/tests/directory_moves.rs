@@ -32,6 +32,7 @@ fn keys_go_to_a_new_shard_and_back_and_there_again_while_shoppers_buy() {
     let plan = Plan {
         load: Duration::from_secs(1),
         shoppers: 6,
+        rest: Duration::ZERO,
         seed,
         ledger: folder.path().join("ledger"),
         patience: Duration::from_secs(8),

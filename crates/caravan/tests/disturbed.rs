@@ -81,6 +81,7 @@ fn run(layout: &str, measure: &Measure) {
     let plan = Plan {
         load: measure.load,
         shoppers: 12,
+        rest: Duration::ZERO,
         seed,
         ledger: folder.path().join("ledger"),
         patience: Duration::from_secs(4),

@@ -215,7 +215,8 @@ impl Engine for EmbeddedEngine {
     }
 
     async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
-        read::scan(&self.store.view(), &self.tables, scan)
+        let (view, tables, scan) = (self.store.view(), self.tables.clone(), scan.clone());
+        apart(move || read::scan(&view, &tables, &scan)).await
     }
 
     async fn journal_end(&self) -> Result<Position, EngineError> {
@@ -272,7 +273,8 @@ impl Engine for EmbeddedEngine {
 
     async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {
         self.tables.check(search.collection)?;
-        stray::find(&self.store.view(), &self.tables, search)
+        let (view, tables, search) = (self.store.view(), self.tables.clone(), search.clone());
+        apart(move || stray::find(&view, &tables, &search)).await
     }
 
     async fn is_stray(&self, stray: &Stray, _: Timestamp) -> Result<bool, EngineError> {
@@ -356,6 +358,19 @@ impl ControlStore for EmbeddedEngine {
                 reply,
             })
             .await
+    }
+}
+
+/// A long read, on a thread of its own: the one that asks serves shoppers, too. Whoever does not wait for it any more
+/// leaves it to its end.
+async fn apart<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
+) -> Result<T, EngineError> {
+    match tokio::task::spawn_blocking(read).await {
+        Ok(page) => page,
+        Err(ended) => Err(EngineError::Unavailable {
+            reason: format!("a read did not come to its end: {ended}"),
+        }),
     }
 }
 

@@ -121,6 +121,7 @@ async fn shop_until_killed(
         scribe,
         products,
         closing: &closing,
+        rest: Duration::ZERO,
     };
     let shopping = try_join_all(shoppers.iter_mut().map(|shopper| {
         let around = &around;

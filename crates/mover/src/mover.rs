@@ -8,6 +8,7 @@ mod living;
 
 mod copying;
 mod pacing;
+mod probing;
 
 mod comparing;
 

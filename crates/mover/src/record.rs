@@ -39,7 +39,7 @@ pub struct MoveState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace: Option<Grace>,
     pub throttle: Throttle,
-    /// `None`: not looked yet, or nobody here serves shoppers.
+    /// `None`: not looked yet.
     #[serde(default)]
     pub felt_before: Option<FeltBefore>,
     /// The last cutover that did not come about.
@@ -47,12 +47,15 @@ pub struct MoveState {
     pub shown: Shown,
 }
 
-/// What shoppers felt before the copy began.
+/// What was felt before the copy began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeltBefore {
-    /// What 99 of 100 requests took; `None`: there were too few to tell.
+    /// What 99 of 100 requests took; `None`: there were too few to tell, or nobody is served in the process that copies.
     pub p99_us: Option<u64>,
+    /// What a read of one record took, on the slower side; `None`: there was none to read.
+    #[serde(default)]
+    pub engine_us: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

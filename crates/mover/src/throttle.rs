@@ -1,8 +1,9 @@
 //! How fast is copied, so that shoppers do not feel it. Pure, but for where the figures come from.
 //!
-//! Once a second the governor looks at what shoppers' requests took meanwhile. Above the ceiling it halves the rate of
-//! the copy at once; well below it raises the rate step by step (additive increase, multiplicative decrease): whoever
-//! shares something with others and is told only "too much" ends up with a fair part of it that way.
+//! Once a second the governor looks at what shoppers' requests took meanwhile, and single reads of both engines. Above
+//! one of the ceilings it halves the rate of the copy at once; well below both it raises the rate step by step (additive
+//! increase, multiplicative decrease): whoever shares something with others and is told only "too much" ends up with a
+//! fair part of it that way.
 
 use std::fmt;
 use std::time::Duration;
@@ -63,7 +64,38 @@ pub struct Pacing {
     /// What 99 of 100 requests took in the last second that had enough of them.
     pub p99_us: Option<u64>,
     pub p99_us_max: Option<u64>,
+    /// What a read of one record took in the last second, on the slower side.
+    #[serde(default)]
+    pub engine_us: Option<u64>,
+    #[serde(default)]
+    pub engine_us_max: Option<u64>,
     pub why: String,
+}
+
+/// What is felt of the copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Felt {
+    /// What 99 of 100 of shoppers' requests took.
+    pub requests: Strain,
+    /// What a read of one record took, on the slower side.
+    pub engines: Strain,
+}
+
+/// How long something took, and may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Strain {
+    /// `None`: it happened too seldom to tell.
+    pub us: Option<u64>,
+    /// `None`: as long as it likes.
+    pub us_max: Option<u64>,
+}
+
+impl Strain {
+    /// Of what is allowed; where nobody is, nobody is in the way.
+    fn share(self) -> Option<f64> {
+        let most = self.us_max?.max(1);
+        Some(self.us.map_or(0.0, |us| us as f64 / most as f64))
+    }
 }
 
 /// How often the rate is looked at.
@@ -124,14 +156,13 @@ impl Latencies {
 }
 
 impl Governor {
-    /// After a window in which 99 of 100 requests took `p99_us` and `copied` records a second arrived.
+    /// After a window in which this was felt and `copied` records a second arrived.
     #[must_use]
-    pub fn next(self, p99_us: Option<u64>, ceiling_us: Option<u64>, copied: f64) -> Governor {
-        let Some(ceiling) = ceiling_us else {
+    pub fn next(self, felt: Felt, copied: f64) -> Governor {
+        let shares = [felt.requests.share(), felt.engines.share()].into_iter();
+        let Some(felt) = shares.flatten().reduce(f64::max) else {
             return Governor::default();
         };
-        // Nobody buys: nobody is in the way.
-        let felt = p99_us.map_or(0.0, |us| us as f64 / ceiling.max(1) as f64);
         let rate = match self.rate {
             _ if felt > 1.0 => {
                 // What was not used up does not count.
@@ -159,23 +190,35 @@ impl Governor {
     }
 
     /// Why it is not faster, for people.
-    pub fn why(self, throttle: &Throttle, p99_us: Option<u64>, ceiling_us: Option<u64>) -> String {
+    pub fn why(self, throttle: &Throttle, felt: Felt) -> String {
         let fixed = throttle.records_per_second_max.map(f64::from);
-        let ms = |us: u64| us as f64 / 1e3;
-        match (self.rate, fixed, p99_us, ceiling_us) {
-            (Some(rate), fixed, p99, Some(ceiling)) if fixed.is_none_or(|fixed| rate < fixed) => {
-                let now = p99.map_or("too few requests to tell now".to_owned(), |us| {
-                    format!("99 of 100 take {:.1} ms now", ms(us))
-                });
-                format!(
-                    "shoppers' requests took more than {:.1} ms; {now}",
-                    ms(ceiling)
-                )
-            }
-            (_, Some(_), ..) => throttle.reason.clone(),
+        match (self.rate, fixed) {
+            (Some(rate), fixed) if fixed.is_none_or(|fixed| rate < fixed) => felt.why(),
+            (_, Some(_)) => throttle.reason.clone(),
             _ if throttle.bytes_per_second_max.is_some() => throttle.reason.clone(),
             _ => String::new(),
         }
+    }
+}
+
+impl Felt {
+    /// What the copy is slow for: the more strained of both.
+    fn why(self) -> String {
+        let ms = |us: u64| us as f64 / 1e3;
+        let (requests, engines) = (self.requests, self.engines);
+        if engines.share() > requests.share() {
+            let most = ms(engines.us_max.unwrap_or_default());
+            let now = engines.us.map_or("too few to tell now".to_owned(), |us| {
+                format!("{:.1} ms now", ms(us))
+            });
+            return format!("reads of the engines took more than {most:.1} ms; {now}");
+        }
+        let most = ms(requests.us_max.unwrap_or_default());
+        let now = requests.us;
+        let now = now.map_or("too few requests to tell now".to_owned(), |us| {
+            format!("99 of 100 take {:.1} ms now", ms(us))
+        });
+        format!("shoppers' requests took more than {most:.1} ms; {now}")
     }
 }
 
@@ -199,17 +242,48 @@ mod tests {
         assert_eq!(few.p99_us(), None);
     }
 
+    fn requests(us: Option<u64>, us_max: Option<u64>) -> Felt {
+        Felt {
+            requests: Strain { us, us_max },
+            ..Felt::default()
+        }
+    }
+
+    #[test]
+    fn the_more_strained_of_shoppers_and_engines_decides() {
+        let felt = |requests_us, engines_us| Felt {
+            requests: Strain {
+                us: requests_us,
+                us_max: Some(10_000),
+            },
+            engines: Strain {
+                us: Some(engines_us),
+                us_max: Some(5_000),
+            },
+        };
+        let unlimited = Governor::default();
+        assert_eq!(unlimited.next(felt(Some(9_000), 4_900), 8_000.0).rate, None);
+        let slow = felt(Some(9_000), 6_000);
+        let breached = unlimited.next(slow, 8_000.0);
+        assert_eq!(breached.rate, Some(4_000.0));
+        let why = breached.why(&Throttle::default(), slow);
+        assert!(why.contains("engines took more than 5.0 ms; 6.0"), "{why}");
+        let busy = breached.next(felt(None, 6_000), 4_000.0);
+        assert_eq!(busy.rate, Some(2_000.0), "also while nobody buys");
+    }
+
     #[test]
     fn a_breach_halves_what_was_copied_and_calm_lets_it_go() {
         let unlimited = Governor::default();
-        let breached = unlimited.next(Some(20_000), Some(10_000), 8_000.0);
+        let breached = unlimited.next(requests(Some(20_000), Some(10_000)), 8_000.0);
         assert_eq!(breached.rate, Some(4_000.0));
-        assert_eq!(breached.next(Some(9_000), Some(10_000), 4_000.0), breached);
-        let calm = breached.next(Some(5_000), Some(10_000), 4_000.0);
+        let close = requests(Some(9_000), Some(10_000));
+        assert_eq!(breached.next(close, 4_000.0), breached);
+        let calm = breached.next(requests(Some(5_000), Some(10_000)), 4_000.0);
         assert_eq!(calm.rate, Some(4_450.0));
         let mut governor = calm;
         for _ in 0..100 {
-            governor = governor.next(None, Some(10_000), 300.0);
+            governor = governor.next(requests(None, Some(10_000)), 300.0);
         }
         assert_eq!(
             governor.rate, None,
@@ -221,8 +295,8 @@ mod tests {
             ..Throttle::default()
         };
         assert_eq!(calm.rate(&throttle), Some(100.0));
-        assert_eq!(calm.why(&throttle, None, Some(1)), "a sale");
-        let why = calm.why(&Throttle::default(), Some(12_340), Some(10_000));
+        assert_eq!(calm.why(&throttle, requests(None, Some(1))), "a sale");
+        let why = calm.why(&Throttle::default(), requests(Some(12_340), Some(10_000)));
         assert!(
             why.contains("more than 10.0 ms; 99 of 100 take 12.3 ms"),
             "{why}"
@@ -235,7 +309,7 @@ mod tests {
             rate in proptest::option::of(50.0f64..1e6), copied in 0.0f64..1e6,
             p99 in proptest::option::of(0u64..1_000_000), ceiling in 1u64..1_000_000,
         ) {
-            let next = Governor { rate }.next(p99, Some(ceiling), copied);
+            let next = Governor { rate }.next(requests(p99, Some(ceiling)), copied);
             prop_assert!(next.rate.is_none_or(|rate| rate >= RATE_LEAST));
             if p99.is_some_and(|p99| p99 > ceiling) {
                 let before = rate.unwrap_or(f64::MAX).max(RATE_LEAST);
@@ -257,7 +331,7 @@ mod tests {
             for second in 0..300 {
                 let copied = governor.rate.unwrap_or(most).min(most);
                 let p99 = (idle_us + us_per_record * copied) as u64;
-                governor = governor.next(Some(p99), Some(ceiling), copied);
+                governor = governor.next(requests(Some(p99), Some(ceiling)), copied);
                 if second >= 100 {
                     breaches += u32::from(p99 > ceiling);
                     copied_all += copied;

@@ -409,6 +409,41 @@ async fn a_copy_that_shoppers_feel_slows_down_and_says_why_until_they_do_not() {
     shop.judge("throttled").await;
 }
 
+/// A process that serves nobody sees how busy the engines are.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_makes_the_engines_slow_slows_down_and_says_why_until_they_are_not() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut mover = shop.mover_over(&wire);
+    shop.drive(&mut mover, "ready").await;
+    let pacing = shop.state().await.shown.pacing;
+    assert_eq!(pacing.records_per_second, None);
+    assert_eq!(pacing.engine_us_max, Some(5_000), "they answer at once");
+    wire.slow_down(20);
+    let writers = shop.writers();
+    for _ in 0..100 {
+        mover.pass().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let pacing = shop.state().await.shown.pacing;
+    assert!(pacing.records_per_second.is_some(), "{pacing:?}");
+    assert!(
+        pacing.why.contains("reads of the engines took more than"),
+        "{pacing:?}"
+    );
+    wire.slow_down(0);
+    for _ in 0..1_200 {
+        mover.pass().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let pacing = shop.state().await.shown.pacing;
+    assert_eq!((pacing.records_per_second, pacing.why.as_str()), (None, ""));
+    shop.cut_over(&mut mover).await;
+    writers.stop().await;
+    shop.judge("throttled by the engines").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_paused_move_copies_nothing_and_goes_on_when_it_is_told_to() {
     let shop = Shop::open().await;

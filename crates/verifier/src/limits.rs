@@ -8,6 +8,8 @@ use serde::Deserialize;
 pub struct Limits {
     /// Images in one page of a scan.
     pub scan_records_max: usize,
+    /// Pages of each side that the first comparison reads in one pass; later ones take a page at a time.
+    pub scan_pages_max: usize,
     /// Entries in one read of a journal.
     pub journal_entries_max: usize,
     /// Keys of unequal buckets that are held at once; more are taken in turns.
@@ -41,6 +43,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             scan_records_max: 500,
+            scan_pages_max: 8,
             journal_entries_max: 1_000,
             keys_at_once_max: 200_000,
             suspects_max: 100_000,
@@ -58,6 +61,7 @@ impl Limits {
         let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         for (name, value, most) in [
             ("scan_records_max", self.scan_records_max, PAGE_RECORDS_MAX),
+            ("scan_pages_max", self.scan_pages_max, 1_000),
             (
                 "journal_entries_max",
                 self.journal_entries_max,

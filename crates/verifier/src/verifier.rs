@@ -172,7 +172,7 @@ impl Verifier {
         self.look_at_rows().await?;
         match &self.phase {
             Phase::Summing(_) => {
-                self.sum().await?;
+                self.sum(self.limits.scan_pages_max).await?;
                 Ok(Pass::Behind)
             }
             Phase::Naming { .. } => {
@@ -260,23 +260,15 @@ impl Verifier {
         Ok(Ok(proof))
     }
 
-    async fn scan(&self, side: Side, after: Option<ScanPosition>) -> Result<ScanPage, VerifyError> {
-        let scan = Scan {
-            collection: self.pair.collection,
-            scope: self.pair.scope.clone(),
-            after,
-            until: None,
-            limit: self.limits.scan_records_max,
-        };
-        let page = self.engine(side).scan(&scan).await;
-        page.map_err(VerifyError::of(side))
+    fn reader(&self) -> Reader {
+        Reader {
+            pair: self.pair.clone(),
+            records_max: self.limits.scan_records_max,
+        }
     }
 
     fn engine(&self, side: Side) -> &dyn Engine {
-        match side {
-            Side::Source => self.pair.source.as_ref(),
-            Side::Target => self.pair.target.as_ref(),
-        }
+        self.pair.engine(side)
     }
 
     async fn read_both(
@@ -297,6 +289,35 @@ impl Verifier {
         };
         let image = self.engine(side).get(key, context).await;
         image.map_err(VerifyError::of(side))
+    }
+}
+
+/// Reads pages while its verifier is busy with others.
+struct Reader {
+    pair: Pair,
+    records_max: usize,
+}
+
+impl Reader {
+    async fn scan(&self, side: Side, after: Option<ScanPosition>) -> Result<ScanPage, VerifyError> {
+        let scan = Scan {
+            collection: self.pair.collection,
+            scope: self.pair.scope.clone(),
+            after,
+            until: None,
+            limit: self.records_max,
+        };
+        let page = self.pair.engine(side).scan(&scan).await;
+        page.map_err(VerifyError::of(side))
+    }
+}
+
+impl Pair {
+    fn engine(&self, side: Side) -> &dyn Engine {
+        match side {
+            Side::Source => self.source.as_ref(),
+            Side::Target => self.target.as_ref(),
+        }
     }
 }
 

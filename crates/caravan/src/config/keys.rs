@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use super::Config;
 use crate::ops::OpsSettings;
-use crate::serve::{MoveSettings, Upkeep};
+use crate::serve::{MoveSettings, Runner, Upkeep};
 
 /// A section as a table. Takes the settings apart field by field, so that a new
 /// one does not compile before it is named here.
@@ -41,6 +41,12 @@ impl Shown for u64 {
 impl Shown for usize {
     fn shown(&self) -> Value {
         Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))
+    }
+}
+
+impl Shown for Runner {
+    fn shown(&self) -> Value {
+        Value::String(self.name().to_owned())
     }
 }
 
@@ -113,7 +119,7 @@ pub fn table(config: &Config) -> Table {
     put("ops", section!(&config.ops => OpsSettings { listen }));
     put(
         "moves",
-        section!(&config.moves => MoveSettings { take_over_ms, clean_grace_ms }),
+        section!(&config.moves => MoveSettings { take_over_ms, clean_grace_ms, runner }),
     );
     table
 }

@@ -1,5 +1,6 @@
 //! Live moves: this process looks at the list every second and stands by for each move that has not ended. One
-//! process holds a move, see `mover`; the others take it over when nothing is heard of it.
+//! process holds a move, see `mover`; the others take it over when nothing is heard of it. A process that leaves moves
+//! to others (`moves.runner`) looks all the same: upkeep has to know what they need.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
@@ -49,11 +50,32 @@ pub struct MoveSettings {
     pub take_over_ms: u64,
     /// How long what a completed move leaves at its source stays there, if its operator does not say.
     pub clean_grace_ms: u64,
+    pub runner: Runner,
+}
+
+/// Which processes work for moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Runner {
+    /// Those that serve, and those that do nothing else.
+    Serve,
+    /// Only `caravan mover`.
+    Mover,
+}
+
+impl Runner {
+    pub fn name(self) -> &'static str {
+        match self {
+            Runner::Serve => "serve",
+            Runner::Mover => "mover",
+        }
+    }
 }
 
 impl Default for MoveSettings {
     fn default() -> MoveSettings {
         MoveSettings {
+            runner: Runner::Serve,
             take_over_ms: mover::Limits::default().take_over_ms,
             clean_grace_ms: mover::Limits::default().clean_grace_ms,
         }
@@ -97,9 +119,10 @@ pub struct Moves {
     router: Arc<router::Router>,
     router_limits: router::Limits,
     limits: mover::Limits,
+    stands_by: bool,
     world: Arc<dyn World>,
-    /// What shoppers feel of them.
-    pressure: Arc<dyn Pressure>,
+    /// What shoppers feel of them; `None`: nobody is served here.
+    pressure: Option<Arc<dyn Pressure>>,
     figures: Arc<MoveFigures>,
     /// What upkeep leaves alone because of them.
     needs: Arc<Needs>,
@@ -117,7 +140,7 @@ impl Moves {
         world: Arc<dyn World>,
         figures: Arc<MoveFigures>,
         needs: Arc<Needs>,
-        pressure: Arc<dyn Pressure>,
+        pressure: Option<Arc<dyn Pressure>>,
     ) -> Result<Moves> {
         Ok(Moves {
             shards: shards.engines.clone(),
@@ -125,6 +148,7 @@ impl Moves {
             router: shards.router.clone(),
             router_limits: config.router.clone(),
             limits: config.moves.limits(),
+            stands_by: config.moves.runner == Runner::Serve || pressure.is_none(),
             world,
             figures,
             needs,
@@ -187,12 +211,15 @@ impl Moves {
             self.figures.show(&name, &record.state);
             if record.state.phase.is_over() {
                 self.ended.insert(name);
-            } else if !self.names.values().any(|running| *running == name) && self.has_both(&record)
-            {
+            } else if self.stands_by && !self.runs(&name) && self.has_both(&record) {
                 self.stand_by(name, &record, stopped.clone())?;
             }
         }
         Ok(())
+    }
+
+    fn runs(&self, name: &MoveName) -> bool {
+        self.names.values().any(|running| running == name)
     }
 
     /// Whether both sides are open here. One that was added may be a moment later than its first move.
@@ -216,7 +243,7 @@ impl Moves {
             control: self.control.clone(),
             world: self.world.clone(),
             router: Some(self.router.clone()),
-            pressure: Some(self.pressure.clone()),
+            pressure: self.pressure.clone(),
             limits: self.limits.clone(),
             feed_limits: mover::feed_limits(),
             verifier_limits: verifier::Limits::default(),

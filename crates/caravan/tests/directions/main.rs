@@ -46,6 +46,9 @@ const ALL: [&str; 4] = ["sessions", "carts", "products", "orders"];
 
 const SECONDS_A_DAY: u64 = 24 * 60 * 60;
 
+/// A directory takes more orders in a second than Cassandra, and the way back has to follow.
+const REST: Duration = Duration::from_millis(30);
+
 /// The orders that are sent again and again are this user's.
 const OWN_USER: &str = "own-user";
 
@@ -84,6 +87,7 @@ fn run(
     let plan = Plan {
         load: Duration::from_secs(1),
         shoppers: 3,
+        rest: REST,
         seed,
         ledger: folder.path().join("ledger"),
         patience: Duration::from_secs(60),

@@ -25,6 +25,9 @@ use serde_json::Value;
 
 const PROCESSES: usize = 2;
 const SECONDS_A_DAY: u64 = 24 * 60 * 60;
+
+/// A directory takes more orders in a second than Cassandra, and the way back has to follow.
+const REST: Duration = Duration::from_millis(30);
 const CHAIN: [&str; 5] = [
     "mongo-sharded",
     "cassandra-orders",
@@ -58,6 +61,7 @@ fn go_through(layouts: &[&'static str]) {
     let plan = Plan {
         load: Duration::from_secs(1),
         shoppers: 4,
+        rest: REST,
         seed,
         ledger: folder.path().join("ledger"),
         patience: Duration::from_secs(10),

@@ -73,6 +73,7 @@ fn run(name: &str, pair: Pair, cells: &[Cell], table: &Table) {
     let plan = Plan {
         load: Duration::from_secs(1),
         shoppers: 3,
+        rest: Duration::ZERO,
         seed,
         ledger: folder.path().join("ledger"),
         patience: Duration::from_secs(8),

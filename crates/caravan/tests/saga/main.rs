@@ -260,9 +260,11 @@ fn a_reconciler_beside_traffic_says_nothing() {
         closed.store(true, Ordering::SeqCst);
         looks
     });
-    for (output, meanwhile) in looks {
+    // On a busy machine one look may be over before the next order is.
+    let meanwhile: u32 = looks.iter().map(|(_, placed)| placed).sum();
+    assert!(meanwhile > 0, "nobody bought anything meanwhile");
+    for (output, _) in looks {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
-        assert!(meanwhile > 0, "nobody bought anything meanwhile");
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let kinds = report["kinds"].as_array().unwrap();
         assert!(kinds.iter().all(|kind| kind["found"] == 0), "{report:#}");

@@ -81,6 +81,7 @@ fn tell(story: Story) {
     let plan = Plan {
         load: Duration::from_secs(1),
         shoppers: 6,
+        rest: Duration::ZERO,
         seed,
         ledger: folder.path().join("ledger"),
         patience: Duration::from_secs(12),

@@ -36,6 +36,21 @@ pub fn command(folder: &Path) -> Command {
     command
 }
 
+/// The shipped layout, with a database of its own, in the folder.
+pub fn own_layout(folder: &Path, name: &str, database: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../layouts");
+    let text = std::fs::read_to_string(root.join(format!("{name}.toml"))).unwrap();
+    let own = text
+        .lines()
+        .map(|line| match line.strip_prefix("keyspace = ") {
+            Some(_) => format!("keyspace = \"{database}\"\n"),
+            None => format!("{line}\n"),
+        });
+    let file = folder.join(format!("{name}.toml"));
+    std::fs::write(&file, own.collect::<String>()).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
 pub fn caravan(folder: &Path, arguments: &[&str]) -> Output {
     command(folder).args(arguments).output().unwrap()
 }

@@ -35,6 +35,9 @@ pub trait Fleet: Send + 'static {
 pub struct Plan {
     pub load: Duration,
     pub shoppers: u32,
+    /// What a shopper does nothing for between two visits. Records that move from a fast engine to a slow one arrive
+    /// only if they change less often than the slow one can follow.
+    pub rest: Duration,
     pub seed: u64,
     pub ledger: PathBuf,
     /// How long a shopper waits for an answer. Short: a process that stands still is to be left, not waited for.
@@ -59,6 +62,7 @@ pub async fn run(mut fleet: impl Fleet, plan: &Plan) -> anyhow::Result<Verdict> 
         scribe: &scribe,
         products: &products,
         closing: &closing,
+        rest: plan.rest,
     };
     let shopping = try_join_all(shoppers.iter_mut().map(|shopper| {
         let mut client = Client::among(&addresses, plan.patience);

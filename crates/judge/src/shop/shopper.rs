@@ -46,6 +46,8 @@ pub struct Surroundings<'a> {
     pub products: &'a [Product],
     /// The server is dead, or about to be.
     pub closing: &'a Cell<bool>,
+    /// Between two visits.
+    pub rest: Duration,
 }
 
 /// A request whose answer was lost.
@@ -90,6 +92,9 @@ impl Shopper {
             if visit.is_err() && !around.closing.get() {
                 self.leave();
                 tokio::time::sleep(AFTER_A_LOST_ANSWER).await;
+            }
+            if !around.rest.is_zero() {
+                tokio::time::sleep(around.rest).await;
             }
         }
         Ok(())

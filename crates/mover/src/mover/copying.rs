@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use engine_api::{Engine, Generation};
 use feed::{Cargo, Feed, FeedConfig};
+use futures::future::join;
 
 use super::{Pass, Runner, stepped};
 use crate::cargo::{Rehearsal, Whole};
@@ -107,9 +108,20 @@ impl Runner<'_> {
             return Ok(Fed::Throttled { ms });
         }
         let (began, copied) = (self.config.world.elapsed(), self.copied());
-        let fed = self.pass_forward(self.piece()).await?;
+        let probe = self.probe().await?;
+        let probing = async {
+            match &probe {
+                Some(probe) => Some(probe.read().await),
+                None => None,
+            }
+        };
+        // The read comes second: it shares the engines with what the pass has begun.
+        let (fed, probed) = join(self.pass_forward(self.piece()), probing).await;
+        if let Some(probed) = probed {
+            self.work.pace.probes.add(probed);
+        }
         self.pause_after(began, copied);
-        Ok(fed)
+        fed
     }
 
     /// One pass of the feed that leads in this direction, unthrottled.

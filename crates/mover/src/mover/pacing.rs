@@ -1,16 +1,22 @@
-//! How fast the copy goes: what the operator allows, and what shoppers feel.
+//! How fast the copy goes: what the operator allows, what shoppers feel, and how busy both engines are.
 
 use std::time::Duration;
 
+use super::probing::Probes;
 use super::{Pass, Runner};
 use crate::error::MoveError;
 use crate::record::FeltBefore;
-use crate::throttle::{BASELINE, Governor, Latencies, Pacing, WINDOW};
+use crate::throttle::{BASELINE, Felt, Governor, Latencies, Pacing, Strain, WINDOW};
 
 /// A throttled copy goes in pieces of so many a second.
 const PIECES_PER_SECOND: f64 = 5.0;
 /// What a record is taken to weigh before the first has arrived.
 const RECORD_BYTES: u64 = 1_000;
+
+/// A read may take so many times as long as before the copy.
+const ENGINE_TIMES_MAX: u64 = 3;
+/// Below this no engine counts as busy, however fast it was before.
+const ENGINE_US_LEAST: u64 = 5_000;
 
 /// What this process remembers of the pace; none of it outlives the process.
 #[derive(Debug, Default)]
@@ -21,6 +27,7 @@ pub(super) struct Pace {
     watched: Option<(Duration, Latencies)>,
     /// When the throttle lets the next records through, by `World::elapsed`.
     resume_at: Duration,
+    pub(super) probes: Probes,
     pub shown: Pacing,
 }
 
@@ -40,22 +47,22 @@ impl Runner<'_> {
         if state.felt_before.is_some() {
             return Ok(None);
         }
-        let Some(pressure) = self.config.pressure.clone() else {
-            return Ok(None);
+        let p99_us = match self.config.pressure.clone() {
+            None => None,
+            Some(pressure) => {
+                let now = self.config.world.elapsed();
+                let requests = pressure.requests();
+                let watched = &mut self.work.pace.watched;
+                let (since, before) = watched.get_or_insert((now, requests.clone()));
+                if now.saturating_sub(*since) < BASELINE {
+                    return Ok(Some(self.waiting()));
+                }
+                requests.since(before).p99_us()
+            }
         };
-        let now = self.config.world.elapsed();
-        let requests = pressure.requests();
-        let (since, before) = self
-            .work
-            .pace
-            .watched
-            .get_or_insert((now, requests.clone()));
-        if now.saturating_sub(*since) < BASELINE {
-            return Ok(Some(self.waiting()));
-        }
-        let p99_us = requests.since(before).p99_us();
+        let engine_us = self.probe_at_rest().await?;
         self.update(|state| {
-            state.felt_before = Some(FeltBefore { p99_us });
+            state.felt_before = Some(FeltBefore { p99_us, engine_us });
             Ok(())
         })
         .await?;
@@ -78,21 +85,36 @@ impl Runner<'_> {
         let copied = self.copied().0;
         let Some(window) = &self.work.pace.window else {
             self.begin_window(now, requests, copied);
-            return self.show_pace(None);
+            return self.show_pace(self.felt(None, None));
         };
         let age = now.saturating_sub(window.began);
         if age < WINDOW {
-            return self.show_pace(self.work.pace.shown.p99_us);
+            let shown = &self.work.pace.shown;
+            return self.show_pace(self.felt(shown.p99_us, shown.engine_us));
         }
         let p99_us = requests.since(&window.requests).p99_us();
         let per_second = copied.saturating_sub(window.copied) as f64 / age.as_secs_f64();
-        let ceiling = self.ceiling_us();
-        self.work.pace.governor = self.work.pace.governor.next(p99_us, ceiling, per_second);
+        let felt = self.felt(p99_us, self.work.pace.probes.slower_us());
+        self.work.pace.governor = self.work.pace.governor.next(felt, per_second);
         self.begin_window(now, requests, copied);
-        self.show_pace(p99_us);
+        self.show_pace(felt);
+    }
+
+    fn felt(&self, p99_us: Option<u64>, engine_us: Option<u64>) -> Felt {
+        Felt {
+            requests: Strain {
+                us: p99_us,
+                us_max: self.ceiling_us(),
+            },
+            engines: Strain {
+                us: engine_us,
+                us_max: self.engine_ceiling_us(),
+            },
+        }
     }
 
     fn begin_window(&mut self, began: Duration, requests: Latencies, copied: u64) {
+        self.work.pace.probes.begin();
         self.work.pace.window = Some(Window {
             began,
             requests,
@@ -100,14 +122,16 @@ impl Runner<'_> {
         });
     }
 
-    fn show_pace(&mut self, p99_us: Option<u64>) {
-        let (throttle, ceiling) = (&self.work.held.state.throttle, self.ceiling_us());
+    fn show_pace(&mut self, felt: Felt) {
+        let throttle = &self.work.held.state.throttle;
         let governor = self.work.pace.governor;
         self.work.pace.shown = Pacing {
             records_per_second: governor.rate(throttle).map(|rate| rate as u32),
-            p99_us,
-            p99_us_max: ceiling,
-            why: governor.why(throttle, p99_us, ceiling),
+            p99_us: felt.requests.us,
+            p99_us_max: felt.requests.us_max,
+            engine_us: felt.engines.us,
+            engine_us_max: felt.engines.us_max,
+            why: governor.why(throttle, felt),
         };
     }
 
@@ -119,6 +143,14 @@ impl Runner<'_> {
         }
         let before = state.felt_before.and_then(|before| before.p99_us)?;
         Some(before.saturating_mul(3) / 2)
+    }
+
+    /// What a read of one record may take. An operator who says what shoppers may feel has said enough.
+    fn engine_ceiling_us(&self) -> Option<u64> {
+        let state = &self.work.held.state;
+        let before = state.felt_before.and_then(|before| before.engine_us)?;
+        let most = before.saturating_mul(ENGINE_TIMES_MAX).max(ENGINE_US_LEAST);
+        state.throttle.p99_ms_max.is_none().then_some(most)
     }
 
     /// Records in one piece of the copy.

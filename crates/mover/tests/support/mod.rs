@@ -232,6 +232,7 @@ impl Shop {
             },
             verifier_limits: verifier::Limits {
                 scan_records_max: 5,
+                scan_pages_max: 2,
                 lag_ms_max: 200,
                 ..verifier::Limits::default()
             },

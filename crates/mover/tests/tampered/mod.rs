@@ -222,6 +222,7 @@ impl Copies {
 fn limits() -> verifier::Limits {
     verifier::Limits {
         scan_records_max: 4,
+        scan_pages_max: 2,
         lag_ms_max: 100,
         round_pause_ms: 0,
         ..verifier::Limits::default()

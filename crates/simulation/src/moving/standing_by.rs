@@ -135,6 +135,7 @@ impl StandingBy {
             },
             verifier_limits: verifier::Limits {
                 scan_records_max: 4,
+                scan_pages_max: 2,
                 journal_entries_max: 8,
                 // Unequal buckets are named in turns.
                 keys_at_once_max: 3,

@@ -31,7 +31,7 @@ impl Verifier {
                 Phase::Summing(_) | Phase::Watching { .. } => return Ok(()),
             },
         };
-        let page = self.scan(names.side, names.after.take()).await?;
+        let page = self.reader().scan(names.side, names.after.take()).await?;
         for image in page.images {
             if names
                 .buckets

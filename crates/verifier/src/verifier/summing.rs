@@ -5,34 +5,69 @@ use std::time::Duration;
 use engine_api::{Record, RecordKey, ScanPage};
 use futures::future::join;
 
-use super::{Phase, Verifier, since};
+use super::{Phase, Reader, Verifier, since};
 use crate::error::VerifyError;
 use crate::invariants::Finding;
 use crate::progress::{Place, Reading, Round, Side};
 
+/// The next page of each side; `None` of one that was read to its end.
+struct Pages {
+    source: Option<ScanPage>,
+    target: Option<ScanPage>,
+}
+
+impl Pages {
+    async fn read(reader: &Reader, [source, target]: [Place; 2]) -> Result<Pages, VerifyError> {
+        let page = async |side: Side, place: Place| match place.next_page() {
+            Some(after) => reader.scan(side, after).await.map(Some),
+            None => Ok(None),
+        };
+        let (source, target) = join(page(Side::Source, source), page(Side::Target, target)).await;
+        Ok(Pages {
+            source: source?,
+            target: target?,
+        })
+    }
+
+    /// Where those after them begin.
+    fn next(&self) -> [Place; 2] {
+        [&self.source, &self.target].map(|page| match page {
+            Some(page) => page.next.clone().into(),
+            None => Place::End,
+        })
+    }
+}
+
 impl Verifier {
-    /// One page of each side. When both are read, their sums are compared.
-    pub(super) async fn sum(&mut self) -> Result<(), VerifyError> {
+    /// Some pages of each side. When both are read to their ends, their sums are compared.
+    pub(super) async fn sum(&mut self, pages_max: usize) -> Result<(), VerifyError> {
         let Some(round) = self.round() else {
             return Ok(());
         };
-        let (source, target) = (round.source.place.clone(), round.target.place.clone());
-        let (source, target) = join(
-            self.page(Side::Source, source),
-            self.page(Side::Target, target),
-        )
-        .await;
-        for (side, page) in [(Side::Source, source?), (Side::Target, target?)] {
+        let places = [round.source.place.clone(), round.target.place.clone()];
+        let reader = self.reader();
+        let mut pages = Pages::read(&reader, places).await?;
+        for _ in 1..pages_max {
+            // Each is read while the one before it is summed up.
+            let next = Pages::read(&reader, pages.next());
+            let (next, ()) = join(next, async { self.add(pages) }).await;
+            pages = next?;
+        }
+        self.add(pages);
+        if self.round().is_some_and(|round| round.is_over()) {
+            self.compare_sums();
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, pages: Pages) {
+        for (side, page) in [(Side::Source, pages.source), (Side::Target, pages.target)] {
             let Some(page) = page else { continue };
             page.images.iter().for_each(|image| self.judge(side, image));
             if let Some(round) = self.round() {
                 round.of(side).add(page);
             }
         }
-        if self.round().is_some_and(|round| round.is_over()) {
-            self.compare_sums();
-        }
-        Ok(())
     }
 
     /// Begins to compare everything once more, when it has rested long enough, or goes on with it.
@@ -45,7 +80,7 @@ impl Verifier {
             }
             self.again = Some(Round::default());
         }
-        self.sum().await
+        self.sum(1).await
     }
 
     /// The one under way: the first, or another one behind the watch.
@@ -54,13 +89,6 @@ impl Verifier {
             Phase::Summing(round) => Some(round),
             Phase::Naming { .. } => None,
             Phase::Watching { .. } => self.again.as_mut(),
-        }
-    }
-
-    async fn page(&self, side: Side, place: Place) -> Result<Option<ScanPage>, VerifyError> {
-        match place.next_page() {
-            Some(after) => self.scan(side, after).await.map(Some),
-            None => Ok(None),
         }
     }
 

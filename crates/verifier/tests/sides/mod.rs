@@ -84,6 +84,7 @@ impl Sides {
             world: self.clock.clone(),
             limits: Limits {
                 scan_records_max: 3,
+                scan_pages_max: 2,
                 journal_entries_max: 4,
                 keys_at_once_max: 2,
                 looks_at_once_max: 2,
