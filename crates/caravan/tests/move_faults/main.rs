@@ -37,6 +37,9 @@ use table::Table;
 
 const SECONDS_A_DAY: u64 = 24 * 60 * 60;
 
+/// What is moved is to stay small, and the slower of two engines has to follow.
+const REST: Duration = Duration::from_millis(20);
+
 /// Cells on one shop: shoppers fill it all the time, and what is moved is to stay small.
 const CELLS_MAX: usize = 10;
 
@@ -73,7 +76,7 @@ fn run(name: &str, pair: Pair, cells: &[Cell], table: &Table) {
     let plan = Plan {
         load: Duration::from_secs(1),
         shoppers: 3,
-        rest: Duration::ZERO,
+        rest: REST,
         seed,
         ledger: folder.path().join("ledger"),
         patience: Duration::from_secs(8),
