@@ -30,9 +30,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine_api::{ControlStore, Engine, EngineError, Generation, Terms, World};
-use feed::Feed;
 use feed::tenure::{Found, Held, Saved, Tenure, Watch};
+use feed::{Feed, FeedError};
 use router::{LeaseJudge, MapKeeper, Router};
+use verifier::VerifyError;
 
 use crate::error::MoveError;
 use crate::forecast::{Forecast, Measured};
@@ -154,10 +155,7 @@ struct Runner<'a> {
 impl Mover {
     pub fn new(config: MoverConfig) -> Result<Mover, MoveError> {
         config.limits.check()?;
-        config
-            .verifier_limits
-            .check()
-            .map_err(verifier::VerifyError::from)?;
+        config.verifier_limits.check().map_err(VerifyError::from)?;
         let me = format!(
             "{:016x}{:016x}",
             config.world.random(),
@@ -596,6 +594,29 @@ fn stepped(state: &mut MoveState, event: Event) -> Result<(), MoveError> {
         event: format!("{event:?}"),
     })?;
     Ok(())
+    /// Of the feed that leads to this end. Whoever reads it knows shards, and no feeds.
+    fn of_feed(&self, entered: End, error: FeedError) -> MoveError {
+        match error {
+            FeedError::Engine { side, source, .. } => match side {
+                feed::Side::Source => self.of_end(entered.other(), source),
+                feed::Side::Target => self.of_end(entered, source),
+                feed::Side::Control => MoveError::Control(source),
+            },
+            error => error.into(),
+        }
+    }
+
+    /// The same of the comparison that is made for this end.
+    fn of_verifier(&self, entered: End, error: VerifyError) -> MoveError {
+        match error {
+            VerifyError::Engine { side, source } => match side {
+                verifier::Side::Source => self.of_end(entered.other(), source),
+                verifier::Side::Target => self.of_end(entered, source),
+            },
+            error => error.into(),
+        }
+    }
+
 }
 
 impl fmt::Debug for Mover {

@@ -43,6 +43,7 @@ pub async fn preflight(plan: &Plan, map: &Map, shards: &Shards) -> Result<(), Mo
     if collection.frozen.iter().any(is_frozen) {
         return Err(Unfit::Frozen.into());
     }
+    has_room(plan, shards)?;
     // That both answer, and that their journals can be read from here.
     for end in [End::Source, End::Target] {
         let engine = engine_at(plan, end, Role::Entered, shards)?;
@@ -51,6 +52,17 @@ pub async fn preflight(plan: &Plan, map: &Map, shards: &Shards) -> Result<(), Mo
             end: plan.called(end),
             source,
         })?;
+    }
+    Ok(())
+}
+
+/// A copy that cannot be written is not begun. Whoever cannot tell is found out by the copy.
+fn has_room(plan: &Plan, shards: &Shards) -> Result<(), MoveError> {
+    for shard in plan.shards(End::Target) {
+        if let Some(source) = engine_of(shards, shard)?.refuses_writes() {
+            let end = shard.to_string();
+            return Err(MoveError::Engine { end, source });
+        }
     }
     Ok(())
 }
