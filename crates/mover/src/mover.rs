@@ -35,7 +35,7 @@ use feed::{Feed, FeedError};
 use router::{LeaseJudge, MapKeeper, Router};
 use verifier::VerifyError;
 
-use crate::error::MoveError;
+use crate::error::{MoveError, Unfit};
 use crate::forecast::{Forecast, Measured};
 use crate::freeze::FreezeParts;
 use crate::limits::Limits;
@@ -104,7 +104,8 @@ enum Standing {
 /// What the holder remembers between two passes; none of it outlives the process.
 struct Work {
     held: Held<MoveState>,
-    claimed: Claimed,
+    /// Where no lower term counts any more.
+    claimed: Vec<End>,
     /// When the record was last set, by `World::elapsed`.
     renewed: Duration,
     judge: Arc<LeaseJudge>,
@@ -136,12 +137,6 @@ enum Endings {
     Known,
     /// A process died over it, or a server: derived rows of an image may be there without the image.
     Unknown,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Claimed {
-    NotYet,
-    Yes,
 }
 
 /// The holder at work.
@@ -192,6 +187,8 @@ impl Mover {
                         Pass::Waiting { ms } => ms.min(limits.poll_ms),
                     }
                 }
+                // It came after this mover, if it is open here by now: another one has it.
+                Err(MoveError::Unfit(Unfit::UnknownShard { .. })) => break,
                 Err(error) => {
                     let factor = 1u64.checked_shl(failures).unwrap_or(u64::MAX);
                     let pause_ms = limits.poll_ms.saturating_mul(factor);
@@ -309,7 +306,7 @@ impl Mover {
             },
             tidying: Tidying::after(held.state.shown.records_removed),
             held,
-            claimed: Claimed::NotYet,
+            claimed: Vec::new(),
             renewed: now,
             judge: Arc::new(judge),
             noticed: None,
@@ -330,8 +327,9 @@ impl Mover {
 
 impl Runner<'_> {
     async fn go_on(&mut self) -> Result<Pass, MoveError> {
-        self.claim().await?;
+        // Before the claim: a side that does not answer is told of, and the move stays where it is.
         self.renew().await?;
+        self.claim().await?;
         self.advance().await
     }
 
@@ -415,42 +413,36 @@ impl Runner<'_> {
         }
     }
 
-    /// Ends every lower term on both sides, before anything else is done (W21).
+    /// Ends every lower term at the ends that are needed, before anything else is done there (W21).
     async fn claim(&mut self) -> Result<(), MoveError> {
-        if self.work.claimed == Claimed::Yes {
+        for end in self.work.held.state.ends_needed() {
+            if !self.work.claimed.contains(&end) {
+                self.claim_at(end).await?;
+                self.work.claimed.push(end);
+            }
+        }
+        Ok(())
+    }
+
+    async fn claim_at(&mut self, end: End) -> Result<(), MoveError> {
+        let engine = self.entered(end)?;
+        if engine.capabilities().terms == Terms::Unsupported {
             return Ok(());
         }
-        let ends: &[End] = match self.phase() {
-            // Nothing is done anywhere, so that a source that is gone can still be given up.
-            Phase::Resting { .. } => return Ok(()),
-            Phase::Cleaning { .. } if self.work.held.state.wish == Some(Wish::Abort) => {
-                return Ok(());
-            }
-            Phase::Cleaning { .. } => &[End::Source],
-            _ => &[End::Source, End::Target],
-        };
-        for end in ends.iter().copied() {
-            let engine = self.entered(end)?;
-            if engine.capabilities().terms == Terms::Unsupported {
-                continue;
-            }
-            let mut attempts = 0;
-            loop {
-                attempts += 1;
-                let term = self.tenure.mover_term(&self.work.held);
-                match engine.claim_term(term).await {
-                    Ok(()) => break,
-                    // The control store knows less than the engine: it was restored
-                    // from a copy. Who really lost the move learns it here.
-                    Err(EngineError::TermLost { current, .. }) if attempts < CLAIM_ATTEMPTS_MAX => {
-                        self.tenure.raise(&mut self.work.held, current).await?;
-                    }
-                    Err(source) => return Err(self.of_end(end, source)),
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let term = self.tenure.mover_term(&self.work.held);
+            match engine.claim_term(term).await {
+                Ok(()) => return Ok(()),
+                // The control store knows less than the engine: it was restored
+                // from a copy. Who really lost the move learns it here.
+                Err(EngineError::TermLost { current, .. }) if attempts < CLAIM_ATTEMPTS_MAX => {
+                    self.tenure.raise(&mut self.work.held, current).await?;
                 }
+                Err(source) => return Err(self.of_end(end, source)),
             }
         }
-        self.work.claimed = Claimed::Yes;
-        Ok(())
     }
 
     /// Shows that this process is alive, if it is time to.
@@ -580,20 +572,6 @@ impl Runner<'_> {
         }
     }
 
-    fn waiting(&self) -> Pass {
-        Pass::Waiting {
-            ms: self.config.limits.poll_ms,
-        }
-    }
-}
-
-fn stepped(state: &mut MoveState, event: Event) -> Result<(), MoveError> {
-    let next = state.phase.step(event.clone());
-    state.phase = next.ok_or_else(|| MoveError::OutOfStep {
-        phase: state.phase.name(),
-        event: format!("{event:?}"),
-    })?;
-    Ok(())
     /// Of the feed that leads to this end. Whoever reads it knows shards, and no feeds.
     fn of_feed(&self, entered: End, error: FeedError) -> MoveError {
         match error {
@@ -617,6 +595,20 @@ fn stepped(state: &mut MoveState, event: Event) -> Result<(), MoveError> {
         }
     }
 
+    fn waiting(&self) -> Pass {
+        Pass::Waiting {
+            ms: self.config.limits.poll_ms,
+        }
+    }
+}
+
+fn stepped(state: &mut MoveState, event: Event) -> Result<(), MoveError> {
+    let next = state.phase.step(event.clone());
+    state.phase = next.ok_or_else(|| MoveError::OutOfStep {
+        phase: state.phase.name(),
+        event: format!("{event:?}"),
+    })?;
+    Ok(())
 }
 
 impl fmt::Debug for Mover {
