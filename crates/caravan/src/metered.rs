@@ -245,6 +245,10 @@ impl Engine for Metered {
         self.timed(Operation::ClaimTerm, work).await
     }
 
+    fn refuses_writes(&self) -> Option<EngineError> {
+        self.engine.refuses_writes()
+    }
+
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
         let work = self.engine.maintain(work);
         self.timed(Operation::Maintain, work).await

@@ -185,6 +185,12 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
     /// Ends every lower term of the same move.
     async fn claim_term(&self, term: MoverTerm) -> Result<(), EngineError>;
 
+    /// Why a write would be refused now, as far as that is known without one: for those who ask before
+    /// they begin. An engine that cannot tell says nothing, and promises nothing by it.
+    fn refuses_writes(&self) -> Option<EngineError> {
+        None
+    }
+
     /// Collects garbage, a bounded piece at a time.
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError>;
 

@@ -15,7 +15,7 @@ pub enum EngineError {
     OutcomeUnknown { reason: String },
     #[error("the engine is not available ({reason}): nothing was changed, try again")]
     Unavailable { reason: String },
-    #[error("no space left ({reason}): free space on the disk, then restart")]
+    #[error("no space left ({reason}): free space on the disk")]
     StorageFull { reason: String },
     #[error("stored bytes cannot be read ({reason}): restore this shard from a copy")]
     Damaged { reason: String },

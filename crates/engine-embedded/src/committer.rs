@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::checkpoint::Checkpointer;
 use crate::desk::{Care, Desk, Group, Reply, Request, Work};
-use crate::directory::{Directory, FREE_BYTES_MIN};
+use crate::directory::Directory;
 use crate::log::{Checkpointed, Log};
 use crate::segment::Sequence;
 use crate::state::{GroupNumber, State};
@@ -27,7 +27,7 @@ use crate::store::{Store, StoreError, is_full};
 /// Requests under way; more wait at their sender.
 const REQUESTS_MAX: usize = 8192;
 
-/// How often the free space is asked for, in groups; while there is none, each time.
+/// How often the free space is asked for, in groups; while there is none, each time, and what is refused is a group too.
 const FREE_CHECK_GROUPS: u64 = 64;
 
 /// Commits and requests since the start, for metrics.
@@ -119,6 +119,11 @@ impl Committer {
         (self.journal_last() + 1).saturating_sub(first)
     }
 
+    /// Why nothing is written any more.
+    pub(crate) fn failure(&self) -> Option<EngineError> {
+        self.progress.failure().cloned()
+    }
+
     pub(crate) async fn ask<T>(
         &self,
         request: impl FnOnce(Reply<T>) -> Request,
@@ -156,7 +161,7 @@ impl Progress {
     fn fail(&self, reason: &str, is_full: bool) {
         self.failure.get_or_init(|| match is_full {
             true => EngineError::StorageFull {
-                reason: reason.to_owned(),
+                reason: format!("{reason}; restart once there is room"),
             },
             false => EngineError::Unavailable {
                 reason: format!("{reason}; restart to go on"),
@@ -277,18 +282,7 @@ impl Working {
         let Some(directory) = &self.directory else {
             return;
         };
-        let refusal = match directory.free_bytes() {
-            Ok(free) if free >= FREE_BYTES_MIN => None,
-            Ok(free) => Some(EngineError::StorageFull {
-                reason: format!(
-                    "{} has {free} bytes free, {FREE_BYTES_MIN} are kept in reserve",
-                    directory.path().display()
-                ),
-            }),
-            Err(error) => Some(EngineError::Unavailable {
-                reason: error.to_string(),
-            }),
-        };
+        let refusal = directory.refuses_writes();
         self.has_room = refusal.is_none();
         self.desk.refuse(refusal);
     }

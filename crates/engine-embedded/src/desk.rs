@@ -279,7 +279,9 @@ impl Place {
             }
             request => judge(state, request, refusal),
         };
-        if state.has_writes() || state.last_under_way().is_some() {
+        let rests_on_writes = state.has_writes() || state.last_under_way().is_some();
+        // The committer looks for room after each group: without one it would never look again.
+        if rests_on_writes || self.refusal.is_some() {
             self.answers.push(answer);
             return None;
         }

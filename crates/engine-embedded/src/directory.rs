@@ -5,6 +5,8 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use engine_api::EngineError;
+
 /// Raised when what stands on disk changes its meaning.
 ///
 /// 1: the storage library with a journal of its own. 2: our commit log, the library's trees under it.
@@ -63,7 +65,7 @@ pub enum OpenError {
     )]
     Io { path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Layout(#[from] engine_api::EngineError),
+    Layout(#[from] EngineError),
 }
 
 /// A directory that this process holds; let go when dropped or killed.
@@ -71,6 +73,9 @@ pub enum OpenError {
 pub(crate) struct Directory {
     path: PathBuf,
     _lock: File,
+    /// What a test says is free, instead of what is.
+    #[cfg(test)]
+    pub(crate) pretended_free: std::sync::Mutex<Option<u64>>,
 }
 
 impl Directory {
@@ -97,11 +102,9 @@ impl Directory {
         Ok(Directory {
             path: path.to_owned(),
             _lock: lock,
+            #[cfg(test)]
+            pretended_free: std::sync::Mutex::default(),
         })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The folder of the storage library. It is made under another name and
@@ -132,7 +135,27 @@ impl Directory {
         self.path.join(LOG_FOLDER)
     }
 
-    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
+    /// Asks the file system, whoever filled it.
+    pub(crate) fn refuses_writes(&self) -> Option<EngineError> {
+        match self.free_bytes() {
+            Ok(free) if free >= FREE_BYTES_MIN => None,
+            Ok(free) => Some(EngineError::StorageFull {
+                reason: format!(
+                    "{} has {free} bytes free, {FREE_BYTES_MIN} are kept in reserve",
+                    self.path.display()
+                ),
+            }),
+            Err(error) => Some(EngineError::Unavailable {
+                reason: error.to_string(),
+            }),
+        }
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        #[cfg(test)]
+        if let Some(free) = *self.pretended_free.lock().unwrap() {
+            return Ok(free);
+        }
         let stat = rustix::fs::statvfs(&self.path)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }

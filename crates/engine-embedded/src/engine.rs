@@ -60,7 +60,7 @@ pub struct EmbeddedEngine {
     committer: Committer,
     store: Store,
     /// Let go last: the directory is free when everything else has ended.
-    _directory: Arc<Directory>,
+    directory: Arc<Directory>,
 }
 
 impl EmbeddedEngine {
@@ -123,7 +123,7 @@ impl EmbeddedEngine {
             tables,
             committer,
             store,
-            _directory: directory,
+            directory,
         })
     }
 
@@ -138,6 +138,12 @@ impl EmbeddedEngine {
     #[cfg(test)]
     pub(crate) fn cut_off(&self, step: crate::store::Step) {
         self.store.cut_off(step);
+    }
+
+    /// So much is free from now on, whatever the disk says.
+    #[cfg(test)]
+    pub(crate) fn pretend_free(&self, bytes: u64) {
+        *self.directory.pretended_free.lock().unwrap() = Some(bytes);
     }
 
     pub fn commit_counts(&self) -> &CommitCounts {
@@ -252,6 +258,11 @@ impl Engine for EmbeddedEngine {
         self.committer
             .ask(|reply| Request::ClaimTerm { term, reply })
             .await
+    }
+
+    fn refuses_writes(&self) -> Option<EngineError> {
+        let failure = self.committer.failure();
+        failure.or_else(|| self.directory.refuses_writes())
     }
 
     async fn restore(&self, image: Record, context: WriteContext) -> Result<Outcome, EngineError> {

@@ -14,6 +14,7 @@ use engine_api::{
 };
 
 use crate::batch::{Batch, Space};
+use crate::directory::FREE_BYTES_MIN;
 use crate::engine::{EmbeddedConfig, EmbeddedEngine, Sizes};
 use crate::log::{CommitLog, Log};
 use crate::segment::Sequence;
@@ -203,6 +204,41 @@ async fn a_full_disk_is_named_and_what_was_acknowledged_stays() {
     let engine = engine(&folder, u64::MAX, full, Reach::Nothing);
     assert!(read(&engine, 1).await.is_some());
     assert!(open_session(&engine, 2).await.unwrap().is_done());
+}
+
+/// Nobody tidies up meanwhile: what is refused is itself the reason to look for room again.
+#[tokio::test]
+async fn writes_are_refused_near_the_end_of_the_disk_and_taken_again_once_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path(), SMALL, |log| Box::new(log));
+    assert_eq!(engine.refuses_writes(), None);
+    engine.pretend_free(FREE_BYTES_MIN - 1);
+    let told = engine.refuses_writes().unwrap();
+    assert!(matches!(told, EngineError::StorageFull { .. }), "{told}");
+    let mut number = 0;
+    let refused = loop {
+        number += 1;
+        match open_session(&engine, number).await {
+            Ok(outcome) => assert!(outcome.is_done()),
+            Err(error) => break error,
+        }
+        assert!(number < 1_000, "the disk is full, and nobody looks");
+    };
+    assert_eq!(refused, told, "who asks is told what a write is told");
+    assert!(
+        open_session(&engine, number).await.is_err(),
+        "it stays full"
+    );
+    engine.pretend_free(FREE_BYTES_MIN);
+    assert_eq!(engine.refuses_writes(), None);
+    let mut refusals = 0;
+    while open_session(&engine, number).await.is_err() {
+        refusals += 1;
+        assert!(refusals < 100, "there is room, and nobody looks");
+    }
+    for known in 1..=number {
+        assert!(read(&engine, known).await.is_some(), "{known}");
+    }
 }
 
 /// A log whose disk takes as long as the test wants.

@@ -1,10 +1,30 @@
 //! What ends a pass of a feed, and what to do about it.
 
+use std::fmt;
+
 use engine_api::{EngineError, Remedy};
 
 use crate::cargo::CargoError;
 use crate::limits::LimitsError;
 use crate::tenure::TenureError;
+
+/// Whose failure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Source,
+    Target,
+    Control,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Side::Source => "source",
+            Side::Target => "target",
+            Side::Control => "control store",
+        })
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeedError {
@@ -34,7 +54,7 @@ pub enum FeedError {
     #[error("feed {feed}, {side}: {source}")]
     Engine {
         feed: String,
-        side: &'static str,
+        side: Side,
         source: EngineError,
     },
     /// Nobody knows whether it may carry anything.
@@ -73,7 +93,7 @@ impl From<TenureError> for FeedError {
             TenureError::Damaged { name, reason } => FeedError::Damaged { feed: name, reason },
             TenureError::Control { name, source } => FeedError::Engine {
                 feed: name,
-                side: "control store",
+                side: Side::Control,
                 source,
             },
         }

@@ -20,7 +20,7 @@ use engine_api::{ControlStore, Engine, EngineError, Terms, World};
 
 use crate::cargo::Cargo;
 use crate::counts::FeedCounts;
-use crate::error::FeedError;
+use crate::error::{FeedError, Side};
 use crate::limits::Limits;
 use crate::phase::Phase;
 use crate::progress::work_name;
@@ -359,9 +359,9 @@ impl Route {
                     tenure.raise(&mut work.held, current).await?;
                     let term = tenure.mover_term(&work.held);
                     let claimed = self.target.claim_term(term).await;
-                    claimed.map_err(|source| of_side(tenure, "target", source))?;
+                    claimed.map_err(|source| of_side(tenure, Side::Target, source))?;
                 }
-                Err(source) => return Err(of_side(tenure, "target", source)),
+                Err(source) => return Err(of_side(tenure, Side::Target, source)),
             }
         }
         self.counts.terms_claimed.add(1);
@@ -393,7 +393,7 @@ impl Route {
     }
 }
 
-fn of_side(tenure: &Tenure, side: &'static str, source: EngineError) -> FeedError {
+fn of_side(tenure: &Tenure, side: Side, source: EngineError) -> FeedError {
     let feed = tenure.name().to_owned();
     match source {
         EngineError::TermLost { .. } => FeedError::TermLost { feed },

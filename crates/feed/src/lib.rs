@@ -36,7 +36,7 @@ mod error;
 
 pub use cargo::{Cargo, CargoError, Delivered};
 pub use counts::{Counter, FeedCounts};
-pub use error::FeedError;
+pub use error::{FeedError, Side};
 pub use feed::{Feed, FeedConfig, Pass};
 pub use limits::{Limits, LimitsError};
 pub use phase::{Event, Phase};

@@ -31,11 +31,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine_api::{ControlStore, Engine, EngineError, Generation, Terms, World};
-use feed::Feed;
 use feed::tenure::{Found, Held, Saved, Tenure, Watch};
+use feed::{Feed, FeedError};
 use router::{LeaseJudge, MapKeeper, Router};
+use verifier::VerifyError;
 
-use crate::error::MoveError;
+use crate::error::{MoveError, Unfit};
 use crate::forecast::{Forecast, Measured};
 use crate::freeze::FreezeParts;
 use crate::limits::Limits;
@@ -104,7 +105,8 @@ enum Standing {
 /// What the holder remembers between two passes; none of it outlives the process.
 struct Work {
     held: Held<MoveState>,
-    claimed: Claimed,
+    /// Where no lower term counts any more.
+    claimed: Vec<End>,
     /// When the record was last set, by `World::elapsed`.
     renewed: Duration,
     judge: Arc<LeaseJudge>,
@@ -138,12 +140,6 @@ enum Endings {
     Unknown,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Claimed {
-    NotYet,
-    Yes,
-}
-
 /// The holder at work.
 struct Runner<'a> {
     config: &'a MoverConfig,
@@ -155,10 +151,7 @@ struct Runner<'a> {
 impl Mover {
     pub fn new(config: MoverConfig) -> Result<Mover, MoveError> {
         config.limits.check()?;
-        config
-            .verifier_limits
-            .check()
-            .map_err(verifier::VerifyError::from)?;
+        config.verifier_limits.check().map_err(VerifyError::from)?;
         let me = format!(
             "{:016x}{:016x}",
             config.world.random(),
@@ -195,6 +188,8 @@ impl Mover {
                         Pass::Waiting { ms } => ms.min(limits.poll_ms),
                     }
                 }
+                // It came after this mover, if it is open here by now: another one has it.
+                Err(MoveError::Unfit(Unfit::UnknownShard { .. })) => break,
                 Err(error) => {
                     let factor = 1u64.checked_shl(failures).unwrap_or(u64::MAX);
                     let pause_ms = limits.poll_ms.saturating_mul(factor);
@@ -312,7 +307,7 @@ impl Mover {
             },
             tidying: Tidying::after(held.state.shown.records_removed),
             held,
-            claimed: Claimed::NotYet,
+            claimed: Vec::new(),
             renewed: now,
             judge: Arc::new(judge),
             noticed: None,
@@ -333,8 +328,9 @@ impl Mover {
 
 impl Runner<'_> {
     async fn go_on(&mut self) -> Result<Pass, MoveError> {
-        self.claim().await?;
+        // Before the claim: a side that does not answer is told of, and the move stays where it is.
         self.renew().await?;
+        self.claim().await?;
         self.advance().await
     }
 
@@ -418,42 +414,36 @@ impl Runner<'_> {
         }
     }
 
-    /// Ends every lower term on both sides, before anything else is done (W21).
+    /// Ends every lower term at the ends that are needed, before anything else is done there (W21).
     async fn claim(&mut self) -> Result<(), MoveError> {
-        if self.work.claimed == Claimed::Yes {
+        for end in self.work.held.state.ends_needed() {
+            if !self.work.claimed.contains(&end) {
+                self.claim_at(end).await?;
+                self.work.claimed.push(end);
+            }
+        }
+        Ok(())
+    }
+
+    async fn claim_at(&mut self, end: End) -> Result<(), MoveError> {
+        let engine = self.entered(end)?;
+        if engine.capabilities().terms == Terms::Unsupported {
             return Ok(());
         }
-        let ends: &[End] = match self.phase() {
-            // Nothing is done anywhere, so that a source that is gone can still be given up.
-            Phase::Resting { .. } => return Ok(()),
-            Phase::Cleaning { .. } if self.work.held.state.wish == Some(Wish::Abort) => {
-                return Ok(());
-            }
-            Phase::Cleaning { .. } => &[End::Source],
-            _ => &[End::Source, End::Target],
-        };
-        for end in ends.iter().copied() {
-            let engine = self.entered(end)?;
-            if engine.capabilities().terms == Terms::Unsupported {
-                continue;
-            }
-            let mut attempts = 0;
-            loop {
-                attempts += 1;
-                let term = self.tenure.mover_term(&self.work.held);
-                match engine.claim_term(term).await {
-                    Ok(()) => break,
-                    // The control store knows less than the engine: it was restored
-                    // from a copy. Who really lost the move learns it here.
-                    Err(EngineError::TermLost { current, .. }) if attempts < CLAIM_ATTEMPTS_MAX => {
-                        self.tenure.raise(&mut self.work.held, current).await?;
-                    }
-                    Err(source) => return Err(self.of_end(end, source)),
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let term = self.tenure.mover_term(&self.work.held);
+            match engine.claim_term(term).await {
+                Ok(()) => return Ok(()),
+                // The control store knows less than the engine: it was restored
+                // from a copy. Who really lost the move learns it here.
+                Err(EngineError::TermLost { current, .. }) if attempts < CLAIM_ATTEMPTS_MAX => {
+                    self.tenure.raise(&mut self.work.held, current).await?;
                 }
+                Err(source) => return Err(self.of_end(end, source)),
             }
         }
-        self.work.claimed = Claimed::Yes;
-        Ok(())
     }
 
     /// Shows that this process is alive, if it is time to.
@@ -580,6 +570,29 @@ impl Runner<'_> {
                 end: self.plan().called(end),
                 source,
             },
+        }
+    }
+
+    /// Of the feed that leads to this end. Whoever reads it knows shards, and no feeds.
+    fn of_feed(&self, entered: End, error: FeedError) -> MoveError {
+        match error {
+            FeedError::Engine { side, source, .. } => match side {
+                feed::Side::Source => self.of_end(entered.other(), source),
+                feed::Side::Target => self.of_end(entered, source),
+                feed::Side::Control => MoveError::Control(source),
+            },
+            error => error.into(),
+        }
+    }
+
+    /// The same of the comparison that is made for this end.
+    fn of_verifier(&self, entered: End, error: VerifyError) -> MoveError {
+        match error {
+            VerifyError::Engine { side, source } => match side {
+                verifier::Side::Source => self.of_end(entered.other(), source),
+                verifier::Side::Target => self.of_end(entered, source),
+            },
+            error => error.into(),
         }
     }
 

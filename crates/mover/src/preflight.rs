@@ -5,7 +5,7 @@ mod whole;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use engine_api::{Engine, JournalKind, Stock};
+use engine_api::{Capabilities, Engine, JournalKind, Stock};
 use layout::{Collection, Scope, Slot};
 use router::{CollectionMap, Cut, Map, MapError, ShardName};
 
@@ -30,7 +30,8 @@ pub async fn preflight(plan: &Plan, map: &Map, shards: &Shards) -> Result<(), Mo
     }
     for end in [End::Source, End::Target] {
         for shard in plan.shards(end) {
-            can_serve(plan.collection, shard, engine_of(shards, shard)?.as_ref())?;
+            let capabilities = engine_of(shards, shard)?.capabilities();
+            can_serve(plan.collection, shard, capabilities)?;
         }
     }
     is_all_at(plan, map, End::Source)?;
@@ -43,6 +44,7 @@ pub async fn preflight(plan: &Plan, map: &Map, shards: &Shards) -> Result<(), Mo
     if collection.frozen.iter().any(is_frozen) {
         return Err(Unfit::Frozen.into());
     }
+    has_room(plan, shards)?;
     // That both answer, and that their journals can be read from here.
     for end in [End::Source, End::Target] {
         let engine = engine_at(plan, end, Role::Entered, shards)?;
@@ -55,8 +57,22 @@ pub async fn preflight(plan: &Plan, map: &Map, shards: &Shards) -> Result<(), Mo
     Ok(())
 }
 
-fn can_serve(collection: Collection, shard: &ShardName, engine: &dyn Engine) -> Result<(), Unfit> {
-    let capabilities = engine.capabilities();
+/// A copy that cannot be written is not begun. Whoever cannot tell is found out by the copy.
+fn has_room(plan: &Plan, shards: &Shards) -> Result<(), MoveError> {
+    for shard in plan.shards(End::Target) {
+        if let Some(source) = engine_of(shards, shard)?.refuses_writes() {
+            let end = shard.to_string();
+            return Err(MoveError::Engine { end, source });
+        }
+    }
+    Ok(())
+}
+
+fn can_serve(
+    collection: Collection,
+    shard: &ShardName,
+    capabilities: &Capabilities,
+) -> Result<(), Unfit> {
     let shard = shard.clone();
     if !capabilities.collections.contains(&collection) {
         return Err(Unfit::NoTable { shard, collection });
@@ -191,5 +207,34 @@ fn owners_by_cut<'a>(
         }
         (Scope::Range { .. }, Cut::Slots(_)) => Err(other_cut("ranges").into()),
         _ => Err(other_cut("slots").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine_api::memory::MemoryEngine;
+
+    use super::*;
+
+    #[test]
+    fn a_shard_that_cannot_keep_a_collection_gets_none_of_it() {
+        let whole = MemoryEngine::default().capabilities().clone();
+        let check = |collection: Collection, change: fn(&mut Capabilities), said: &str| {
+            let mut capabilities = whole.clone();
+            change(&mut capabilities);
+            let shard = ShardName::new("moon").unwrap();
+            let served = can_serve(collection, &shard, &capabilities);
+            let told = served.map_or_else(|unfit| unfit.to_string(), |()| "served".to_owned());
+            assert!(told.starts_with(said), "{told}");
+        };
+        let no_orders =
+            |it: &mut Capabilities| it.collections.retain(|it| *it != Collection::Orders);
+        check(Collection::Orders, no_orders, "moon keeps no orders");
+        check(Collection::Carts, no_orders, "served");
+        let no_stock = |it: &mut Capabilities| it.stock = Stock::Unsupported;
+        check(Collection::Products, no_stock, "moon keeps no stock");
+        check(Collection::Carts, no_stock, "served");
+        let no_journal = |it: &mut Capabilities| it.journal = JournalKind::Unsupported;
+        check(Collection::Carts, no_journal, "moon has no journal");
     }
 }

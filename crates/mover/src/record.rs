@@ -10,12 +10,15 @@ use crate::forecast::Forecast;
 use crate::freeze::FreezeParts;
 use crate::phase::Phase;
 use crate::pins::Pins;
-use crate::plan::{MoveName, Plan};
+use crate::plan::{End, MoveName, Plan};
 use crate::throttle::{Pacing, Throttle};
 use crate::wish::{CutoverTime, Grace, Pace, Wish};
 
 /// The longest reason that is kept.
 const REASON_CHARACTERS_MAX: usize = 400;
+/// Of which its end: there it says what to do.
+const REASON_END_CHARACTERS: usize = 100;
+const LEFT_OUT: &str = " … ";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -116,6 +119,22 @@ impl MoveState {
         let free = self.pace == Pace::Running && self.wish.is_none();
         let ready = self.phase.accepts(Wish::Cutover).is_ok();
         free && ready && self.cutover_time.is_some_and(|time| time.is_due(now))
+    }
+
+    /// The ends without which it does not go on. Who gives up needs only the one that is left: there a displaced mover
+    /// could still raise its fence (W21). The other may be gone for good, and shoppers are not to wait for it; images are
+    /// refused by the terms of feeds, which their next holder claims.
+    pub fn ends_needed(&self) -> Vec<End> {
+        let aborts = self.wish == Some(Wish::Abort);
+        match &self.phase {
+            // Nothing is done anywhere, so that a source that is gone can still be given up.
+            Phase::Resting { .. } => Vec::new(),
+            Phase::Cleaning { .. } if aborts => Vec::new(),
+            Phase::Cleaning { .. } => vec![End::Source],
+            Phase::Frozen { way, .. } => vec![way.entered().other()],
+            phase if aborts && phase.precedes_its_cutover() => vec![End::Source],
+            _ => vec![End::Source, End::Target],
+        }
     }
 
     pub fn first(plan: Plan) -> MoveState {
@@ -277,12 +296,37 @@ pub(crate) fn work_name(name: &MoveName) -> Result<WorkName, MoveError> {
     Ok(WorkName::new("move", name.as_str())?)
 }
 
+/// What a driver has to say may be long, and stands in the middle.
 pub(crate) fn shortened(reason: &str) -> String {
-    reason.chars().take(REASON_CHARACTERS_MAX).collect()
+    let length = reason.chars().count();
+    if length <= REASON_CHARACTERS_MAX {
+        return reason.to_owned();
+    }
+    let left_out = LEFT_OUT.chars().count();
+    let begin = reason
+        .chars()
+        .take(REASON_CHARACTERS_MAX - REASON_END_CHARACTERS - left_out);
+    let end = reason.chars().skip(length - REASON_END_CHARACTERS);
+    begin.chain(LEFT_OUT.chars()).chain(end).collect()
 }
 
 fn no_move(name: &MoveName) -> MoveError {
     MoveError::NoMove {
         name: name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_reason_keeps_its_beginning_and_what_to_do() {
+        assert_eq!(shortened("short: wait"), "short: wait");
+        let long = format!("shard-2: gone ({}): start it again", "ü".repeat(1_000));
+        let kept = shortened(&long);
+        assert_eq!(kept.chars().count(), REASON_CHARACTERS_MAX);
+        assert!(kept.starts_with("shard-2: gone (ü"), "{kept}");
+        assert!(kept.ends_with("ü): start it again"), "{kept}");
     }
 }

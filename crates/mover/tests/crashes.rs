@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use engine_api::{Engine, FenceKind, JournalEvent, Patience, Position, RowFault, Stray};
 use layout::Collection;
-use mover::{Mover, Pass, Plan, Wish, certificate};
-use support::{Shop, Stop, Wire, cart_key, name};
+use mover::{Mover, Pass, Plan, Wish, certificate, status};
+use support::{Shop, Stop, Wire, cart_key, moving_cart, name};
 use tokio::sync::Semaphore;
 
 /// Longer than any step of a move takes here: who has not moved on by then is dead.
@@ -219,6 +219,57 @@ async fn a_freeze_that_arrives_after_the_move_was_taken_over_freezes_nothing() {
     the_sleeper_changes_nothing(&shop, &gate, sleeping).await;
     writers.stop().await;
     shop.judge("displaced at the freeze").await;
+}
+
+/// Shoppers are not to wait for a server that nobody may bring back: the freeze is given up by the source alone, where
+/// the one before could still raise its fence (W21).
+#[tokio::test(start_paused = true)]
+async fn keys_are_thawed_although_their_target_is_gone_too() {
+    let shop = Shop::open().await;
+    let (gate, sleeping) = stopped_before(&shop, "source.raise_fence", 0).await;
+    assert!(shop.is_frozen().await);
+    let wire = Wire::endless();
+    wire.lose("target");
+    let mut second = shop.mover_over(&wire);
+    shop.drive(&mut second, "verifying").await;
+    assert!(!shop.is_frozen().await);
+    assert_eq!(shop.owner().await, "source");
+    gate.add_permits(1);
+    let (_, ended) = sleeping.await.unwrap();
+    let told = ended.unwrap_err();
+    assert!(told.contains("another process has taken"), "{told}");
+    assert_eq!(fences(&shop).await, 0, "it raised its fence after all");
+    shop.write(moving_cart(), 50, 1).await;
+    shop.judge("thawed without the target").await;
+}
+
+/// Nothing has changed for shoppers yet. What stands in the way is told meanwhile, and whose the move is does not change.
+#[tokio::test(start_paused = true)]
+async fn a_move_whose_target_is_gone_is_given_up_by_whoever_takes_it_over() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let mut first = shop.mover();
+    shop.drive(&mut first, "catching up").await;
+    drop(first);
+    let wire = Wire::endless();
+    wire.lose("target");
+    let mut second = shop.mover_over(&wire);
+    let until = tokio::time::Instant::now() + UNTIL_STUCK * 3;
+    while tokio::time::Instant::now() < until {
+        let _ = second.pass().await;
+        tokio::time::sleep(PAUSE).await;
+    }
+    let stands = status(shop.control.as_ref(), &name()).await.unwrap();
+    let trouble = stands.state.shown.trouble.unwrap();
+    assert!(trouble.contains("target: the engine is not"), "{trouble}");
+    assert_eq!((stands.term, stands.state.phase.name()), (2, "catching up"));
+    let mut third = shop.mover_over(&wire);
+    assert_eq!(third.pass().await.unwrap(), Pass::Watching);
+    let map = shop.map().await;
+    shop.ask(Wish::Abort).await;
+    shop.drive(&mut second, "aborted").await;
+    assert_eq!(shop.map().await, map, "nobody had to hear of it");
+    shop.judge("aborted without the target").await;
 }
 
 /// Likewise the cutover itself, proven and all.

@@ -483,6 +483,33 @@ async fn a_plan_that_cannot_be_carried_out_is_refused_and_nothing_is_changed() {
     .await;
 }
 
+/// Room can be made: a move that was begun waits for it, and one that was not is refused.
+#[tokio::test(start_paused = true)]
+async fn nothing_begins_onto_a_disk_that_is_full() {
+    let shop = Shop::open().await;
+    let control: Arc<dyn ControlStore> = shop.control.clone();
+    let wire = Wire::endless();
+    let (shards, plan) = (shop.shards(&wire), shop.plan());
+    let map = shop.map().await;
+    wire.fill("target");
+    let refused = start(&control, &shards, &name(), &plan).await.unwrap_err();
+    let told = check(&control, &shards, &name(), &plan).await;
+    assert_eq!(told, Err(refused.clone()));
+    let refused = refused.to_string();
+    assert!(refused.starts_with("target: no space left"), "{refused}");
+    assert!(refused.contains("free space on the disk"), "{refused}");
+    assert!(list(control.as_ref()).await.unwrap().is_empty());
+    wire.make_room("target");
+    start(&control, &shards, &name(), &plan).await.unwrap();
+    wire.fill("target");
+    let mut mover = shop.mover_over(&wire);
+    assert!(mover.pass().await.is_err());
+    assert_eq!(shop.phase().await, "planned");
+    assert_eq!(shop.map().await, map, "nothing was changed");
+    wire.make_room("target");
+    shop.drive(&mut mover, "ready").await;
+}
+
 /// The map changed between the start and the first pass: the move ends before it began.
 #[tokio::test(start_paused = true)]
 async fn a_plan_that_fits_no_longer_is_aborted_by_its_mover() {

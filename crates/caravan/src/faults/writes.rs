@@ -159,6 +159,10 @@ impl Engine for FaultyEngine {
         self.engine.claim_term(term).await
     }
 
+    fn refuses_writes(&self) -> Option<EngineError> {
+        self.engine.refuses_writes()
+    }
+
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
         self.engine.maintain(work).await
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use async_trait::async_trait;
-use engine_api::{ControlStore, RealWorld, Remedy, World};
+use engine_api::{ControlStore, EngineError, RealWorld, Remedy, World};
 use mover::{Certificate, Direction, Grace, MoveError, MoveName, Pace, Throttle, Wish};
 use ops_api::{Asked, Desk, Kind, Operator, Refusal, Request, Which};
 use router::ShardName;
@@ -340,9 +340,17 @@ pub(super) fn refused(error: MoveError) -> Refusal {
     let kind = match (&error, error.remedy()) {
         (MoveError::NoMove { .. }, _) => Kind::NotFound,
         (MoveError::Name { .. }, _) => Kind::Invalid,
-        (MoveError::NameTaken { .. } | MoveError::Unfit(_) | MoveError::Refused { .. }, _) => {
-            Kind::Refused
-        }
+        (
+            MoveError::NameTaken { .. }
+            | MoveError::Unfit(_)
+            | MoveError::Refused { .. }
+            // Whose disk is full has to be given room by somebody.
+            | MoveError::Engine {
+                source: EngineError::StorageFull { .. },
+                ..
+            },
+            _,
+        ) => Kind::Refused,
         (_, Remedy::GiveUp) => Kind::Internal,
         _ => Kind::Unavailable,
     };

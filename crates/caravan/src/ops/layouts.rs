@@ -376,12 +376,11 @@ impl LayoutWanted {
 
 /// What the other layout cannot keep of the collection.
 fn lost(left: &CollectionLayout, entered: &CollectionLayout) -> Option<String> {
-    let narrowed = |field: &Field| {
-        let (before, after) = (left.encodings.of(*field), entered.encodings.of(*field));
-        before != after && after != IdEncoding::Text
+    // Of its parts as well: the lines of a cart name products.
+    let narrowed = |(field, after): &(Field, IdEncoding)| {
+        *after != IdEncoding::Text && left.encodings.of(*field) != *after
     };
-    let fields = left.collection.header_fields();
-    let field = fields.iter().find(|field| narrowed(field))?;
+    let (field, _) = entered.encodings.iter().find(narrowed)?;
     Some(format!(
         "{field} is kept in another form there, and ids that do not fit it would be lost: declare it as text"
     ))

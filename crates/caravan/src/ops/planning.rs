@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine_api::ControlStore;
 use mover::{End, MoveName, Moved, Plan};
-use ops_api::Refusal;
+use ops_api::{Kind, Refusal};
 use router::{Map, ShardName};
 use serde_json::{Value, json};
 
@@ -43,14 +43,14 @@ impl OwnDesk {
     async fn plan_one(&self, wanted: &Understood, one: &One) -> Result<Value, Refusal> {
         let (judged, plan) = self.judged(wanted, one).await?;
         let control = judged.control.as_ref();
-        let checked = match mover::check(&judged.control, &judged.shards, &wanted.name, &plan).await
-        {
-            Ok(()) => {
-                self.known_everywhere(&judged.control, plan.all_shards())
-                    .await
-            }
-            Err(error) => Err(refused(error)),
+        let checked = async {
+            let checked = mover::check(&judged.control, &judged.shards, &wanted.name, &plan);
+            checked.await.map_err(refused)?;
+            self.keeps_live(&judged, &plan).await?;
+            self.known_everywhere(&judged.control, plan.all_shards())
+                .await
         };
+        let checked = checked.await;
         let of_collection = judged.map.collection(plan.collection);
         let pieces = map_command::pieces(of_collection.map_err(|error| invalid(error.into()))?);
         let owners = pieces.into_iter();
@@ -72,6 +72,7 @@ impl OwnDesk {
 
     async fn start_one(&self, wanted: &Understood, one: &One) -> Result<Value, Refusal> {
         let (judged, plan) = self.judged(wanted, one).await?;
+        self.keeps_live(&judged, &plan).await?;
         self.known_everywhere(&judged.control, plan.all_shards())
             .await?;
         let name = &wanted.name;
@@ -213,28 +214,49 @@ impl OwnDesk {
         wanted: &Understood,
         spread: &Spread,
     ) -> Result<(Ground<'a>, Moves), Refusal> {
-        let config = self.config();
-        let declared = match config.is_directory_alone() {
-            false => {
-                let roster = Roster::load(judged.control.as_ref()).await;
-                let roster = roster.map_err(unavailable)?;
-                let plans = shards::plans(config, config.here(), Some(&judged.map), &roster);
-                Some(Declared {
-                    layouts: plans.map_err(invalid)?,
-                    roster,
-                })
-            }
-            true => None,
-        };
         let ground = Ground {
             control: judged.control.clone(),
             shards: judged.shards.clone(),
             map: &judged.map,
-            declared,
+            declared: self.declared(judged).await?,
         };
         let moves = ground.moves(&wanted.name, spread, wanted.freeze_ms_max);
         let moves = moves.map_err(invalid)?;
         Ok((ground, moves))
+    }
+
+    /// What the layouts say; `None`: a data directory, all of whose shards keep everything.
+    async fn declared(&self, judged: &Judged) -> Result<Option<Declared>, Refusal> {
+        let config = self.config();
+        if config.is_directory_alone() {
+            return Ok(None);
+        }
+        let roster = Roster::load(judged.control.as_ref()).await;
+        let roster = roster.map_err(unavailable)?;
+        let plans = shards::plans(config, config.here(), Some(&judged.map), &roster);
+        Ok(Some(Declared {
+            layouts: plans.map_err(invalid)?,
+            roster,
+        }))
+    }
+
+    /// Keys stay with the layout and the engine that their collection lives on, whatever tables others have.
+    async fn keeps_live(&self, judged: &Judged, plan: &Plan) -> Result<(), Refusal> {
+        let (collection, standing) = (plan.collection, judged.map.collection(plan.collection));
+        let layout = &standing.map_err(|error| invalid(error.into()))?.layout;
+        let Some(declared) = self.declared(judged).await? else {
+            return Ok(());
+        };
+        let mut targets = plan.shards(End::Target).into_iter();
+        match targets.find(|shard| !declared.keeps(shard, collection, layout)) {
+            None => Ok(()),
+            Some(shard) => {
+                let detail = format!(
+                    "{shard} is not for live {collection} of layout {layout}: choose one of the shards that are, or go to another layout with caravan move layout"
+                );
+                Err(Refusal::new(Kind::Refused, &detail))
+            }
+        }
     }
 
     fn config(&self) -> &Config {

@@ -33,7 +33,7 @@ pub struct Declared {
 impl Declared {
     /// Whether the shard is of the layout and the engine that the collection lives on. Tables alone say less: a
     /// history has some too.
-    fn keeps(&self, shard: &ShardName, collection: Collection, layout: &str) -> bool {
+    pub fn keeps(&self, shard: &ShardName, collection: Collection, layout: &str) -> bool {
         let mut layouts = self.layouts.iter();
         let Some(plan) = layouts.find(|plan| plan.layout.name == layout) else {
             return false;

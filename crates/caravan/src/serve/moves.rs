@@ -211,7 +211,7 @@ impl Moves {
             self.figures.show(&name, &record.state);
             if record.state.phase.is_over() {
                 self.ended.insert(name);
-            } else if self.stands_by && !self.runs(&name) && self.has_both(&record) {
+            } else if self.stands_by && !self.runs(&name) && self.has_what_it_needs(&record.state) {
                 self.stand_by(name, &record, stopped.clone())?;
             }
         }
@@ -222,11 +222,13 @@ impl Moves {
         self.names.values().any(|running| running == name)
     }
 
-    /// Whether both sides are open here. One that was added may be a moment later than its first move.
-    fn has_both(&self, record: &Tenured<MoveState>) -> bool {
-        let (open, plan) = (self.shards.all(), &record.state.plan);
-        let mut ends = plan.all_shards().into_iter();
-        ends.all(|shard| open.contains_key(shard))
+    /// Whether the sides are open here that it cannot do without. One that was added may be a moment later than its first
+    /// move, or away: then it can still be given up.
+    fn has_what_it_needs(&self, state: &MoveState) -> bool {
+        let open = self.shards.all();
+        let ends = state.ends_needed().into_iter();
+        let mut needed = ends.flat_map(|end| state.plan.stores(end));
+        needed.all(|shard| open.contains_key(shard))
     }
 
     fn stand_by(

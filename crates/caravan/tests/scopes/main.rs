@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod away;
 mod place;
 #[path = "../support/mod.rs"]
 mod support;

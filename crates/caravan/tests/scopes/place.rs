@@ -191,7 +191,7 @@ impl Place {
     }
 
     /// All moves of the group, or the one.
-    fn statuses(&self, which: [&str; 2]) -> anyhow::Result<Vec<Value>> {
+    pub fn statuses(&self, which: [&str; 2]) -> anyhow::Result<Vec<Value>> {
         let text = self.succeeds(&["move", "status", "--json", which[0], which[1]])?;
         Ok(match serde_json::from_str(&text)? {
             Value::Array(all) => all,
@@ -274,6 +274,23 @@ impl Place {
             }
             thread::sleep(PAUSE);
         }
+    }
+
+    /// How many requests the shop asked to come again later, or lost.
+    pub fn sent_away(&self) -> anyhow::Result<u64> {
+        let mut count = 0;
+        for (address, _) in &self.members {
+            let answer = ureq::get(format!("http://{address}/metrics")).call();
+            let text = answer?.body_mut().read_to_string()?;
+            let requests = "caravan_http_requests_total";
+            ensure!(text.contains(requests), "the counter has another name");
+            let counted = text.lines().filter(|line| line.starts_with(requests));
+            for line in counted.filter(|line| line.contains(r#"status="5"#)) {
+                let number = line.rsplit(' ').next().context("a counter has a number")?;
+                count += number.parse::<u64>()?;
+            }
+        }
+        Ok(count)
     }
 
     /// How many orders the user has.

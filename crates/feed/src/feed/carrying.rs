@@ -11,7 +11,7 @@ use layout::{Fields, Value};
 
 use super::{Route, Tenure, Work, of_side};
 use crate::cargo::{CargoError, Delivered};
-use crate::error::FeedError;
+use crate::error::{FeedError, Side};
 
 /// The pause before an image is put again.
 const PUT_PAUSE_MS: u64 = 20;
@@ -171,7 +171,7 @@ impl Route {
                     let pause = Duration::from_millis(PUT_PAUSE_MS);
                     self.world.sleep(pause).await;
                 }
-                Err(source) => return Err(of_side(tenure, "target", source)),
+                Err(source) => return Err(of_side(tenure, Side::Target, source)),
             }
         }
     }

@@ -12,7 +12,7 @@ use engine_api::{
 
 use super::carrying::{Done, Named};
 use super::{Pass, Route, Tenure, Work, of_side};
-use crate::error::FeedError;
+use crate::error::{FeedError, Side};
 use crate::phase::{Event, Phase};
 
 /// Where a holder reads, ahead of what it has saved.
@@ -92,7 +92,7 @@ impl Route {
         }
         let limit = self.limits.page_entries_max.min(self.piece_max);
         let page = self.source.journal_read(&reading.at, limit).await;
-        let page = page.map_err(|source| of_side(tenure, "source", source))?;
+        let page = page.map_err(|source| of_side(tenure, Side::Source, source))?;
         let due = self.due(&page.entries, now);
         let next = match (due.len() == page.entries.len(), due.last()) {
             (true, _) => page.next.clone(),

@@ -4,7 +4,7 @@ use engine_api::{Position, Scan, ScanPage, ScanPosition};
 use futures::future::join;
 
 use super::{Pass, Route, Tenure, Work, of_side};
-use crate::error::FeedError;
+use crate::error::{FeedError, Side};
 use crate::phase::Event;
 
 /// A page that was read before its turn.
@@ -26,7 +26,7 @@ impl Route {
     ) -> Result<Pass, FeedError> {
         if from.is_none() {
             let end = self.source.journal_end().await;
-            let at = end.map_err(|source| of_side(tenure, "source", source))?;
+            let at = end.map_err(|source| of_side(tenure, Side::Source, source))?;
             tracing::info!(feed = tenure.name(), "copies everything once");
             self.counts.rebuilds.add(1);
             self.step(tenure, work, Event::PositionTaken { at }).await?;
@@ -36,7 +36,7 @@ impl Route {
             Some(ahead) if Some(&ahead.after) == after.as_ref() => ahead.page,
             _ => {
                 let page = self.source.scan(&self.scan(after)).await;
-                page.map_err(|source| of_side(tenure, "source", source))?
+                page.map_err(|source| of_side(tenure, Side::Source, source))?
             }
         };
         self.counts.scanned.add(page.images.len() as u64);

@@ -157,7 +157,7 @@ impl Runner<'_> {
             return Ok(Compared::Open { rest: Rest::Scans });
         }
         self.work.comparing = Some(comparing);
-        Ok(compared?)
+        compared.map_err(|error| self.of_verifier(direction.entered(), error))
     }
 
     /// A write that did not come to its end may have left derived rows that no record has. They are dropped until all was
@@ -215,7 +215,8 @@ impl Runner<'_> {
             limits: self.config.verifier_limits.clone(),
             invariants: self.config.invariants.clone(),
         };
-        Ok(Verifier::begin(config).await?)
+        let begun = Verifier::begin(config).await;
+        begun.map_err(|error| self.of_verifier(entered, error))
     }
 
     fn back_position(&self) -> Result<Position, MoveError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine_api::{Engine, Generation};
-use feed::{Cargo, Feed, FeedConfig};
+use feed::{Cargo, Feed, FeedConfig, FeedError};
 use futures::future::join;
 
 use super::{Pass, Runner, stepped};
@@ -148,7 +148,8 @@ impl Runner<'_> {
         if let Some(feed) = &mut self.work.forward {
             feed.take_at_most(records_max);
         }
-        passed(self.work.forward.as_mut()).await
+        let fed = passed(self.work.forward.as_mut()).await;
+        fed.map_err(|error| self.of_feed(End::Target, error))
     }
 
     fn whole(&self) -> Whole {
@@ -181,7 +182,8 @@ impl Runner<'_> {
             };
             self.work.back = Some(self.open(name, (target, source), cargo).await?);
         }
-        passed(self.work.back.as_mut()).await
+        let fed = passed(self.work.back.as_mut()).await;
+        fed.map_err(|error| self.of_feed(End::Source, error))
     }
 
     /// A feed of this move, taken from whoever held it: the move is ours.
@@ -208,7 +210,7 @@ impl Runner<'_> {
     }
 }
 
-async fn passed(feed: Option<&mut Feed>) -> Result<Fed, MoveError> {
+async fn passed(feed: Option<&mut Feed>) -> Result<Fed, FeedError> {
     let feed = feed.expect("it was opened just before");
     Ok(match feed.pass().await? {
         feed::Pass::CaughtUp if feed.counts().lag_entries.value() == 0 => Fed::CaughtUp,
@@ -216,8 +218,8 @@ async fn passed(feed: Option<&mut Feed>) -> Result<Fed, MoveError> {
         feed::Pass::Behind => Fed::Behind,
         // Somebody seized it, and so has the move.
         feed::Pass::Watching => {
-            let name = "a feed of the move".to_owned();
-            return Err(MoveError::TermLost { name });
+            let feed = "a feed of the move".to_owned();
+            return Err(FeedError::TermLost { feed });
         }
     })
 }

@@ -1,7 +1,7 @@
 //! The way from one process to its engines and its control store. It can be cut at any
 //! call, before or after the call has had its effect, and things can happen on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -39,6 +39,10 @@ pub struct Wire {
     happenings: Mutex<BTreeMap<String, Vec<Happening>>>,
     /// Derived rows that do not follow their records, by the shard that they are on.
     strays: Mutex<BTreeMap<&'static str, Stray>>,
+    /// Engines that answer nothing any more.
+    away: Mutex<BTreeSet<&'static str>>,
+    /// Engines whose disk is full.
+    full: Mutex<BTreeSet<&'static str>>,
     /// Written while the whole process stands still.
     still: Arc<RwLock<()>>,
 }
@@ -64,6 +68,8 @@ impl Wire {
             phantom: Mutex::default(),
             happenings: Mutex::default(),
             strays: Mutex::default(),
+            away: Mutex::default(),
+            full: Mutex::default(),
             still: Arc::default(),
         })
     }
@@ -71,6 +77,19 @@ impl Wire {
     /// Until the guard is dropped no call goes through: what SIGSTOP does to a process.
     pub async fn stand_still(&self) -> OwnedRwLockWriteGuard<()> {
         self.still.clone().write_owned().await
+    }
+
+    /// From now on its server is gone.
+    pub fn lose(&self, shard: &'static str) {
+        self.away.lock().unwrap().insert(shard);
+    }
+
+    pub fn fill(&self, shard: &'static str) {
+        self.full.lock().unwrap().insert(shard);
+    }
+
+    pub fn make_room(&self, shard: &'static str) {
+        self.full.lock().unwrap().remove(shard);
     }
 
     /// From now on this row does not follow its record; one on each shard.
@@ -203,6 +222,10 @@ impl Side {
         call: &str,
         doing: impl Future<Output = Result<T, EngineError>>,
     ) -> Result<T, EngineError> {
+        if self.wire.away.lock().unwrap().contains(self.name) {
+            let reason = "nobody answers".to_owned();
+            return Err(EngineError::Unavailable { reason });
+        }
         let name = format!("{}.{call}", self.name);
         self.wire.lossy(&name, doing).await
     }
@@ -280,6 +303,13 @@ impl Engine for Side {
     async fn claim_term(&self, term: MoverTerm) -> Result<(), EngineError> {
         assert_eq!(self.capabilities.terms, Terms::InStore);
         self.call("claim_term", self.memory.claim_term(term)).await
+    }
+
+    fn refuses_writes(&self) -> Option<EngineError> {
+        let full = self.wire.full.lock().unwrap().contains(self.name);
+        full.then(|| EngineError::StorageFull {
+            reason: "0 bytes free".to_owned(),
+        })
     }
 
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
