@@ -343,3 +343,28 @@ async fn rows_that_a_dead_mover_left_are_dropped_and_later_ones_are_named() {
     assert_eq!(shop.phase().await, "verifying");
     assert_eq!(shop.state().await.shown.differing, [too_many.to_string()]);
 }
+
+/// Of a change at the source whose process died before its rows followed. Nothing changes the record afterwards, so that
+/// no image brings the row along.
+#[tokio::test(start_paused = true)]
+async fn rows_that_a_dead_shopper_left_at_the_source_do_not_keep_a_move_from_being_rolled_back() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let wire = Wire::endless();
+    let stale = |fault: RowFault| Stray {
+        collection: Collection::Carts,
+        id: cart_key(1).id,
+        table: "carts_by_user".to_owned(),
+        fault,
+        patience: Patience::Without,
+        row: b"a row".to_vec(),
+    };
+    wire.stray_on("source", stale(RowFault::Altered));
+    let mut mover = shop.mover_over(&wire);
+    shop.cut_over(&mut mover).await;
+    assert!(wire.has_strays(), "nobody looks where everything is left");
+    shop.ask(Wish::Rollback).await;
+    shop.drive(&mut mover, "rolled back").await;
+    assert!(!wire.has_strays(), "the row is as it was");
+    shop.judge("rolled back").await;
+}

@@ -35,7 +35,6 @@ pub(super) enum Compared {
     /// all the time may be on their way: the proof looks at them behind the freeze.
     Same,
     Differs {
-        /// Of records, and of derived rows at the target.
         count: usize,
     },
 }
@@ -63,13 +62,18 @@ impl Comparing {
         findings.take(shown_max).map(ToString::to_string).collect()
     }
 
+    /// Of records, and of derived rows at the target.
+    fn differ_count(&self) -> usize {
+        self.verifier.differences().len() + self.verifier.strays().len()
+    }
+
     fn judge(
         &mut self,
         pass: verifier::Pass,
         now: Duration,
         (lag_ms_max, open_records_max): (u64, usize),
     ) -> Compared {
-        let count = self.verifier.differences().len() + self.verifier.strays().len();
+        let count = self.differ_count();
         if count > 0 {
             return Compared::Differs { count };
         }
@@ -139,11 +143,17 @@ impl Runner<'_> {
     pub(super) async fn compare(&mut self, direction: Direction) -> Result<Compared, MoveError> {
         let mut comparing = match self.work.comparing.take() {
             Some(comparing) if comparing.direction == direction => comparing,
-            _ => Comparing {
-                direction,
-                verifier: self.begin_verifier(direction).await?,
-                watching_since: None,
-            },
+            _ => {
+                if direction == Direction::Rollback {
+                    // Shoppers wrote there, and any of their processes may have died over it.
+                    self.work.endings = Endings::Unknown;
+                }
+                Comparing {
+                    direction,
+                    verifier: self.begin_verifier(direction).await?,
+                    watching_since: None,
+                }
+            }
         };
         // Dropped before the last line, the comparison is begun anew.
         let began = self.config.world.elapsed();
@@ -160,8 +170,10 @@ impl Runner<'_> {
         compared.map_err(|error| self.of_verifier(direction.entered(), error))
     }
 
-    /// A write that did not come to its end may have left derived rows that no record has. They are dropped until all was
-    /// compared once; what is too many afterwards is nobody's leftover, and is named.
+    /// A write that did not come to its end may have left derived rows that no record has. Where shoppers wrote before, rows
+    /// may also be missing, or as they were before the last change: `caravan reconcile` mends that where records are served,
+    /// and nobody does elsewhere. All of it is put right by its record until everything was compared once; what is wrong
+    /// afterwards is nobody's leftover, and is named.
     async fn compare_and_mend(
         &mut self,
         comparing: &mut Comparing,
@@ -170,9 +182,16 @@ impl Runner<'_> {
         match (compared, self.work.endings) {
             (Compared::Same, _) => self.work.endings = Endings::Known,
             (Compared::Differs { .. }, Endings::Unknown) => {
-                let too_many = |stray: &Stray| stray.fault == RowFault::Outgrown;
-                for stray in comparing.verifier.strays().iter().filter(|it| too_many(it)) {
+                let was_served = comparing.direction == Direction::Rollback;
+                let is_left_over = |stray: &Stray| was_served || stray.fault == RowFault::Outgrown;
+                let strays = comparing.verifier.strays();
+                for stray in strays.iter().filter(|it| is_left_over(it)) {
                     comparing.verifier.mend(stray).await?;
+                }
+                if comparing.differ_count() == 0 {
+                    return Ok(Compared::Open {
+                        rest: Rest::Suspects,
+                    });
                 }
             }
             (Compared::Differs { .. } | Compared::Open { .. }, _) => {}
