@@ -313,6 +313,42 @@ fn moving<'a>(what: &'a str, name: &'a str, collection: &'a str) -> [&'a str; 14
 }
 
 #[test]
+fn who_watches_a_copy_is_told_how_much_of_it_is_done_and_when_it_will_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let server = Server::start(at, &[]);
+    // As many as an estimate from some of the slots needs to be one.
+    for number in 0..2_000 {
+        let cart = format!(r#"{{"user_id":"user-{number}"}}"#);
+        assert_eq!(server.post("/v1/carts", &cart).status, 201);
+    }
+    succeeds(at, &["shard", "add"]);
+    let slowly = ["--records-per-s", "100"];
+    let start = moving("start", "carts-1", "carts");
+    succeeds(at, &[&start[..], &slowly].concat());
+    let watch = ["move", "watch", "--json", "--until", "ready"];
+    let lines = succeeds(at, &[&watch[..], &["--name", "carts-1"]].concat());
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0]["to_copy"]["known_by"], "estimate", "{lines:#?}");
+    let copying = lines.iter().filter(|line| line["phase"] == "backfilling");
+    let told: Vec<(u64, &str)> = copying
+        .map(|line| {
+            let percent = line["copied_percent"].as_u64().unwrap();
+            (percent, line["expected"].as_str().unwrap())
+        })
+        .collect();
+    let percents = told.iter().map(|(percent, _)| percent);
+    assert!(percents.is_sorted_by(|one, other| one <= other && *other <= &100));
+    let in_seconds = |(_, expected): &(u64, &str)| expected.starts_with("copied in about");
+    assert!(told.iter().any(in_seconds), "{told:?}");
+    assert!(lines.last().unwrap()["copied_percent"].is_null());
+    server.stop();
+}
+
+#[test]
 fn a_directory_is_changed_by_who_serves_it_and_looked_at_by_anybody() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

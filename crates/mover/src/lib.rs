@@ -25,6 +25,7 @@ mod phase;
 
 mod pins;
 mod throttle;
+mod to_copy;
 
 mod record;
 
@@ -59,7 +60,7 @@ pub use plan::{
 pub use preflight::{Shards, preflight};
 pub use record::{
     FeltBefore, GivenUp, MoveState, Shown, ask, complete, set_cutover_time, set_pace, set_throttle,
-    status,
+    set_to_copy, status,
 };
 pub use registry::{
     MOVES_LISTED_MAX, MOVES_NAME, MOVES_RUNNING_MAX, check, list, list_unless, start, start_with,
@@ -68,6 +69,7 @@ pub use retention::{Kept, kept_for};
 pub use stall::{Held, ProcessStall, Stall};
 pub use steps::{Step, steps};
 pub use throttle::{Latencies, Pacing, Pressure, Throttle};
+pub use to_copy::{KnownBy, ToCopy};
 pub use wish::{
     CUTOVER_WINDOW_MINUTES, CutoverTime, GRACE_MS_MAX, Grace, NoGrace, NoTimeOfDay, Pace,
     TimeOfDay, Wish,

@@ -12,6 +12,7 @@ use crate::phase::Phase;
 use crate::pins::Pins;
 use crate::plan::{End, MoveName, Plan};
 use crate::throttle::{Pacing, Throttle};
+use crate::to_copy::ToCopy;
 use crate::wish::{CutoverTime, Grace, Pace, Wish};
 
 /// The longest reason that is kept.
@@ -42,6 +43,9 @@ pub struct MoveState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace: Option<Grace>,
     pub throttle: Throttle,
+    /// `None`: nobody could tell, or not yet. Nothing is decided by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_copy: Option<ToCopy>,
     /// `None`: not looked yet.
     #[serde(default)]
     pub felt_before: Option<FeltBefore>,
@@ -148,6 +152,7 @@ impl MoveState {
             cutover_time: None,
             grace: None,
             throttle: Throttle::default(),
+            to_copy: None,
             felt_before: None,
             given_up: None,
             shown: Shown::default(),
@@ -271,6 +276,21 @@ pub async fn set_throttle(
     .await
 }
 
+/// Says once how much there is to copy: who starts the same move again would count what has come since.
+pub async fn set_to_copy(
+    control: &dyn ControlStore,
+    name: &MoveName,
+    to_copy: ToCopy,
+) -> Result<(), MoveError> {
+    amend(control, name, |state| {
+        Ok(MoveState {
+            to_copy: state.to_copy.or(Some(to_copy)),
+            ..state.clone()
+        })
+    })
+    .await
+}
+
 async fn has_lost_its_way_back(
     control: &dyn ControlStore,
     name: &MoveName,
@@ -318,7 +338,32 @@ fn no_move(name: &MoveName) -> MoveError {
 
 #[cfg(test)]
 mod tests {
+    use layout::{Collection, Scope};
+    use router::ShardName;
+
     use super::*;
+    use crate::plan::Moved;
+
+    #[test]
+    fn a_record_from_before_sizes_were_noted_is_read() {
+        let shard = |name| ShardName::new(name).unwrap();
+        let state = MoveState::first(Plan {
+            collection: Collection::Carts,
+            moved: Moved::Keys {
+                scope: Scope::All,
+                source: shard("source"),
+                target: shard("target"),
+            },
+            freeze_ms_max: 100,
+        });
+        let before = serde_json::to_value(&state).unwrap();
+        assert_eq!(
+            before.get("to_copy"),
+            None,
+            "who knows of no sizes reads it"
+        );
+        assert_eq!(serde_json::from_value::<MoveState>(before).unwrap(), state);
+    }
 
     #[test]
     fn a_long_reason_keeps_its_beginning_and_what_to_do() {

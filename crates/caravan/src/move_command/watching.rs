@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use mover::MoveState;
 use serde_json::{Value, json};
 
 use super::counter::{Counter, Need};
@@ -14,12 +15,15 @@ use super::{Format, seen, showing};
 use crate::arguments::WatchArguments;
 use crate::canvas::Canvas;
 use crate::ops::{Seen, StandingMove};
-use crate::text::{columns, step_bar};
-use course::Course;
+use crate::text::{bar, columns, step_bar};
+use course::{Course, Progress};
 
 /// Between two looks at a terminal; elsewhere a line a second is enough.
 const REDRAW_EVERY: Duration = Duration::from_millis(250);
 const LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// Of the bar of what is copied.
+const BAR_CELLS: usize = 20;
 
 /// The move ended, and not where it was watched for.
 const EXIT_ENDED_OTHERWISE: u8 = 1;
@@ -110,7 +114,11 @@ impl View {
                 if value != *last {
                     last.clone_from(&value);
                     value["copied_per_s"] = json!(course.copied_per_s());
-                    value["expected"] = json!(course.expected(&record.state).to_string());
+                    let progress = Progress::of(&record.state);
+                    value["copied_percent"] = json!(progress.and_then(|it| it.percent));
+                    let expected = course.expected(&record.state);
+                    value["expected_s"] = json!(expected.seconds());
+                    value["expected"] = json!(expected.to_string());
                     writeln!(out, "{value}")?;
                 }
             }
@@ -139,7 +147,7 @@ fn line(seen: &Seen, record: &StandingMove, course: &Course) -> String {
     let state = &record.state;
     let mut parts = vec![
         showing::phase_text(state),
-        format!("copied {}{}", showing::copied(state), rate(course)),
+        format!("copied {}", copied(state, course)),
         format!("lag {}", showing::lag(state)),
         format!("throttle {}", showing::throttle(state)),
         format!("left: {}", course.expected(state)),
@@ -177,10 +185,7 @@ fn picture(seen: &Seen, record: &StandingMove, course: &Course) -> String {
                 showing::phase_text(state)
             ),
         ],
-        [
-            "copied".to_owned(),
-            format!("{}{}", showing::copied(state), rate(course)),
-        ],
+        ["copied".to_owned(), copied_picture(state, course)],
         [
             "lag".to_owned(),
             format!("{}  {}", showing::lag(state), course.lag_picture()),
@@ -202,6 +207,20 @@ fn picture(seen: &Seen, record: &StandingMove, course: &Course) -> String {
         rows.push(["trouble".to_owned(), trouble.clone()]);
     }
     columns(&rows)
+}
+
+fn copied(state: &MoveState, course: &Course) -> String {
+    let progress = Progress::of(state);
+    let progress = progress.map_or(String::new(), |progress| format!(" {progress}"));
+    format!("{}{progress}{}", showing::copied(state), rate(course))
+}
+
+fn copied_picture(state: &MoveState, course: &Course) -> String {
+    let copied = copied(state, course);
+    match Progress::of(state).and_then(|progress| progress.percent) {
+        Some(percent) => format!("{} {copied}", bar(percent, 100, BAR_CELLS)),
+        None => copied,
+    }
 }
 
 fn rate(course: &Course) -> String {

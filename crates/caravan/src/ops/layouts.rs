@@ -197,7 +197,7 @@ impl Course<'_> {
         };
         // What has arrived, or is on its way, is not counted again.
         let size = match stage {
-            Stage::Here => Some(sizing::whole(&self.both.engines, &plan).await?),
+            Stage::Here => Some(sizing::size(&self.both.engines, &plan).await?),
             Stage::There | Stage::UnderWay { .. } => None,
         };
         let forecast = size.map(|size| size.forecast(self.wanted.records_per_s).as_secs_f64());
@@ -223,6 +223,7 @@ impl Course<'_> {
         let (control, engines) = (&self.both.control, &self.both.engines);
         let throttle = self.wanted.throttle();
         mover::start_with(control, engines, name, plan, &throttle).await?;
+        sizing::note(control.as_ref(), engines, name, plan).await;
         Ok(())
     }
 

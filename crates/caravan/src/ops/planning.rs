@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine_api::ControlStore;
-use mover::{End, MoveName, Moved, Plan};
+use mover::{End, MoveName, Plan};
 use ops_api::{Kind, Refusal};
 use router::{Map, ShardName};
 use serde_json::{Value, json};
 
 use super::desk::{OwnDesk, Place, invalid, refused, told, unavailable};
 use super::everywhere;
-use super::sizing::{self, Size};
+use super::sizing;
 use super::spreading::{Declared, Ground, Moves};
 use super::wanted::{One, Spread, Understood, What};
 use crate::config::Config;
@@ -55,7 +55,8 @@ impl OwnDesk {
         let pieces = map_command::pieces(of_collection.map_err(|error| invalid(error.into()))?);
         let owners = pieces.into_iter();
         let owners = owners.map(|(keys, shard)| json!({"keys": keys, "shard": shard}));
-        let size = size_of(&judged.shards, &plan).await?;
+        let size = sizing::size(&judged.shards, &plan).await;
+        let size = size.map_err(unavailable)?;
         let before = mover::list(control).await.map_err(refused)?;
         Ok(json!({
             "move": wanted.name,
@@ -94,7 +95,8 @@ impl OwnDesk {
         let (ground, moves) = self.spread(&judged, wanted, spread).await?;
         let mut shown = Vec::new();
         for (name, plan) in &moves.moves {
-            let size = size_of(&judged.shards, plan).await?;
+            let size = sizing::size(&judged.shards, plan).await;
+            let size = size.map_err(unavailable)?;
             shown.push(json!({
                 "move": name,
                 "plan": plan,
@@ -296,20 +298,8 @@ async fn begin(
         let set = mover::set_cutover_time(control.as_ref(), name, wanted.cutover).await;
         set.map_err(refused)?;
     }
+    sizing::note(control.as_ref(), shards, name, plan).await;
     Ok(())
-}
-
-async fn size_of(shards: &mover::Shards, plan: &Plan) -> Result<Size, Refusal> {
-    let Moved::Keys { source, .. } = &plan.moved else {
-        let detail = "whole collections are planned with caravan move layout plan";
-        return Err(invalid(anyhow::anyhow!(detail)));
-    };
-    let source = shards.get(source).ok_or_else(|| {
-        let detail = format!("there is no shard {source}: choose one that is there");
-        invalid(anyhow::anyhow!(detail))
-    })?;
-    let size = sizing::size(source.as_ref(), plan).await;
-    size.map_err(unavailable)
 }
 
 pub(super) fn steps(plan: &Plan) -> Value {

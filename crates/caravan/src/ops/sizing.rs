@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use engine_api::{Engine, PAGE_RECORDS_MAX, Record, Scan};
+use anyhow::{Context, Result};
+use engine_api::{ControlStore, Engine, PAGE_RECORDS_MAX, Record, Scan};
 use feed::tenure::Tenured;
 use layout::{Collection, Fields, Scope, ShardKey, Slot, SlotRange, Value};
-use mover::{MoveName, MoveState, Moved, Plan};
+use mover::{KnownBy, MoveName, MoveState, Moved, Plan, ToCopy};
 use router::{CollectionMap, Cut, ShardName};
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
 /// Slots that are counted, of as many as there are: a hash spreads keys well enough.
 const SLOTS_COUNTED_MAX: usize = 64;
@@ -17,6 +18,9 @@ const SLOTS_COUNTED_MAX: usize = 64;
 const RECORDS_READ_MAX: u64 = 20_000;
 
 const READS_PER_RECORD: f64 = 4.0;
+
+/// Who starts a move does not wait for longer than this to have its size noted.
+const NOTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What stands in the scope at the source, marks included: they are copied as well.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,27 +31,6 @@ pub struct Size {
     pub known_by: KnownBy,
     /// How fast they were read for this.
     pub read_per_s: f64,
-}
-
-/// From the surest to the least sure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KnownBy {
-    Counting,
-    /// From some of the slots.
-    Estimate,
-    /// There are more: reading them all took too long.
-    AtLeast,
-}
-
-impl KnownBy {
-    pub fn text(self) -> &'static str {
-        match self {
-            KnownBy::Counting => "counted",
-            KnownBy::Estimate => "estimated from some of the slots",
-            KnownBy::AtLeast => "at least",
-        }
-    }
 }
 
 impl Size {
@@ -93,24 +76,42 @@ pub fn freeze_text(freeze_ms_max: u64, before: &[u64]) -> String {
     }
 }
 
-/// Of a plan for keys of one shard.
-pub async fn size(source: &dyn Engine, plan: &Plan) -> Result<Size> {
-    size_in(source, plan.collection, plan.scope()).await
-}
-
-/// Of a plan for a whole collection: what each shard has of it.
-pub async fn whole(shards: &mover::Shards, plan: &Plan) -> Result<Size> {
-    let Moved::Whole { source, .. } = &plan.moved else {
-        bail!("keys of one shard are planned with caravan move plan");
+/// What each shard of the source has of the plan.
+pub async fn size(shards: &mover::Shards, plan: &Plan) -> Result<Size> {
+    let pieces = match &plan.moved {
+        Moved::Keys { scope, source, .. } => vec![(source, scope.clone())],
+        Moved::Whole { source, .. } => pieces(source),
     };
     let mut all: Option<Size> = None;
-    for (name, scope) in pieces(source) {
+    for (name, scope) in pieces {
         let shard = shards.get(name);
-        let shard = shard.with_context(|| format!("there is no shard {name}: configure it"))?;
+        let shard =
+            shard.with_context(|| format!("there is no shard {name}: choose one that is there"))?;
         let size = size_in(shard.as_ref(), plan.collection, &scope).await?;
         all = Some(all.map_or(size, |all| all.and(size)));
     }
     all.context("the collection is on no shard")
+}
+
+/// Keeps for those who watch how much a move that was begun has to copy. It goes on as well without.
+pub async fn note(
+    control: &dyn ControlStore,
+    shards: &mover::Shards,
+    name: &MoveName,
+    plan: &Plan,
+) {
+    let noted = async {
+        let sized = timeout(NOTED_WITHIN, size(shards, plan)).await;
+        let Size {
+            records, known_by, ..
+        } = sized.context("reading takes too long")??;
+        mover::set_to_copy(control, name, ToCopy { records, known_by }).await?;
+        anyhow::Ok(())
+    };
+    if let Err(error) = noted.await {
+        let name = name.as_str();
+        tracing::info!(name, %error, "nobody knows how much a move has to copy");
+    }
 }
 
 /// What a placement gives each of its shards: one scope each, and one for its pinned keys.
