@@ -43,6 +43,7 @@ fn a_target_whose_disk_is_full_harms_nobody_and_goes_on_once_there_is_room() {
     let plan = Plan {
         load: Duration::from_secs(1),
         shoppers: 4,
+        rest: Duration::ZERO,
         seed,
         ledger: folder.path().join("ledger"),
         patience: Duration::from_secs(8),

@@ -34,6 +34,7 @@ fn a_target_that_goes_away_harms_nobody_and_its_move_is_given_up_without_it() {
     let plan = Plan {
         load: Duration::from_secs(1),
         shoppers: 4,
+        rest: Duration::ZERO,
         seed,
         ledger: folder.path().join("ledger"),
         patience: Duration::from_secs(12),
