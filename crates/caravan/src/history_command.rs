@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use feed::{Phase, Progress};
 
 use crate::config::Config;
+use crate::move_command::runtime;
 use crate::shards::Shards;
 use crate::text::columns;
 
@@ -70,12 +71,4 @@ fn described(progress: &Progress) -> String {
         Some(_) => phase.to_owned(),
         None => format!("{phase} (no process works for it)"),
     }
-}
-
-/// Engines elsewhere need more than a clock.
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("the program cannot start its threads: check the limits of this user")
 }

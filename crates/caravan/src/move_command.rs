@@ -10,11 +10,13 @@ mod showing;
 mod watching;
 
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use ops_api::{Asked, Request};
 use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::arguments::{LayoutMoveCommand, MoveCommand, NamedMoves};
 use crate::ops::{Entry, Seen};
@@ -172,10 +174,11 @@ pub fn say(told: &Value, format: Format, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Engines elsewhere need more than a clock.
-pub fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("the program cannot start its threads: check the limits of this user")
+/// For commands that end, on engines elsewhere. It is not shut down, because the process is about to end: a driver that
+/// is cut off in the middle of something would complain beside the one sentence of a failure.
+pub fn runtime() -> Result<ManuallyDrop<Runtime>> {
+    let built = Builder::new_multi_thread().enable_all().build();
+    let built =
+        built.context("the program cannot start its threads: check the limits of this user")?;
+    Ok(ManuallyDrop::new(built))
 }

@@ -142,7 +142,10 @@ fn one_that_is_interrupted_says_where_to_go_on() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{text}");
     let place = text.rsplit("stopped: go on with --from ").next().unwrap();
-    let rest = succeeds(folder.path(), &["reconcile", "--from", place.trim()]);
+    // On a busy machine it tells how far it is on its way.
+    let rest = caravan(folder.path(), &["reconcile", "--from", place.trim()]);
+    assert!(rest.status.success(), "{rest:?}");
+    let rest = String::from_utf8(rest.stdout).unwrap();
     assert!(!rest.contains("stopped"), "{rest}");
 }
 

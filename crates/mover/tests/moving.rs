@@ -397,6 +397,9 @@ async fn a_copy_that_shoppers_feel_slows_down_and_says_why_until_they_do_not() {
         pacing.why.contains("shoppers' requests took more than"),
         "{pacing:?}"
     );
+    // What changes is followed all the same: shoppers change more than a slow copy takes.
+    let lag_ms = shop.state().await.shown.lag_ms.unwrap();
+    assert!(lag_ms < 1_000, "{lag_ms}");
     shoppers.slow.store(false, Ordering::SeqCst);
     for _ in 0..1_200 {
         mover.pass().await.unwrap();

@@ -7,6 +7,7 @@ use engine_api::{Engine, Generation};
 use feed::{Cargo, Feed, FeedConfig, FeedError};
 use futures::future::join;
 
+use super::pacing::Backlog;
 use super::{Pass, Runner, stepped};
 use crate::cargo::{Rehearsal, Whole};
 use crate::error::MoveError;
@@ -120,6 +121,10 @@ impl Runner<'_> {
         if let Some(probed) = probed {
             self.work.pace.probes.add(probed);
         }
+        self.work.pace.backlog = match fed {
+            Ok(Fed::Behind) => Backlog::Some,
+            Ok(Fed::Waits | Fed::CaughtUp | Fed::Throttled { .. }) | Err(_) => Backlog::None,
+        };
         self.pause_after(began, copied);
         fed
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::probing::Probes;
 use super::{Pass, Runner};
 use crate::error::MoveError;
+use crate::phase::Phase;
 use crate::record::FeltBefore;
 use crate::throttle::{BASELINE, Felt, Governor, Latencies, Pacing, Strain, WINDOW};
 
@@ -27,8 +28,18 @@ pub(super) struct Pace {
     watched: Option<(Duration, Latencies)>,
     /// When the throttle lets the next records through, by `World::elapsed`.
     resume_at: Duration,
+    /// What the last pass left.
+    pub(super) backlog: Backlog,
     pub(super) probes: Probes,
     pub shown: Pacing,
+}
+
+/// Whether more was there than the last pass took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Backlog {
+    #[default]
+    None,
+    Some,
 }
 
 /// What is counted for the next look.
@@ -153,10 +164,21 @@ impl Runner<'_> {
         state.throttle.p99_ms_max.is_none().then_some(most)
     }
 
+    /// Records a second. What is felt slows the first copy down; what changes afterwards has to be followed, and a copy
+    /// that falls behind for the sake of shoppers is never ready: then only the operator's limit counts.
+    fn rate(&self) -> Option<f64> {
+        let throttle = &self.work.held.state.throttle;
+        let follows = !matches!(self.phase(), Phase::Backfilling { .. });
+        match (follows, self.work.pace.backlog) {
+            (true, Backlog::Some) => throttle.records_per_second_max.map(f64::from),
+            (true, Backlog::None) | (false, _) => self.work.pace.governor.rate(throttle),
+        }
+    }
+
     /// Records in one piece of the copy.
     pub(super) fn piece(&self) -> usize {
         let throttle = &self.work.held.state.throttle;
-        let by_rate = self.work.pace.governor.rate(throttle);
+        let by_rate = self.rate();
         let by_bytes = throttle.bytes_per_second_max.map(|most| {
             let (records, bytes) = self.copied();
             let weight = bytes.checked_div(records).unwrap_or(RECORD_BYTES).max(1);
@@ -172,12 +194,9 @@ impl Runner<'_> {
     pub(super) fn pause_after(&mut self, began: Duration, (records, bytes): (u64, u64)) {
         let throttle = &self.work.held.state.throttle;
         let (records_now, bytes_now) = self.copied();
-        let by_rate = self
-            .work
-            .pace
-            .governor
-            .rate(throttle)
-            .map(|rate| records_now.saturating_sub(records) as f64 / rate.max(1.0));
+        let by_rate = self.rate();
+        let by_rate =
+            by_rate.map(|rate| records_now.saturating_sub(records) as f64 / rate.max(1.0));
         let by_bytes = throttle
             .bytes_per_second_max
             .map(|most| bytes_now.saturating_sub(bytes) as f64 / most.max(1) as f64);
