@@ -12,7 +12,7 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use support::{Server, caravan, command, is_refused, succeeds};
+use support::{Server, caravan, command, is_refused};
 
 /// So many that they lie on both shards, and no commit can hold them.
 const PRODUCTS: usize = 12;

@@ -223,7 +223,8 @@ impl Course<'_> {
         let (control, engines) = (&self.both.control, &self.both.engines);
         let throttle = self.wanted.throttle();
         mover::start_with(control, engines, name, plan, &throttle).await?;
-        sizing::note(control.as_ref(), engines, name, plan).await;
+        let begun = [(name.clone(), plan.clone())];
+        sizing::note(control.as_ref(), engines, &begun).await;
         Ok(())
     }
 

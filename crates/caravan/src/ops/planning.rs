@@ -78,6 +78,8 @@ impl OwnDesk {
             .await?;
         let name = &wanted.name;
         begin(&judged.control, &judged.shards, name, &plan, wanted).await?;
+        let begun = [(name.clone(), plan.clone())];
+        sizing::note(judged.control.as_ref(), &judged.shards, &begun).await;
         let by_itself = wanted.cutover.map_or(String::new(), |time| {
             format!("; it cuts over by itself {time}")
         });
@@ -135,6 +137,7 @@ impl OwnDesk {
             })?;
             sentences.push(format!("{name}: begun, {}", plan_text(plan)));
         }
+        sizing::note(judged.control.as_ref(), &judged.shards, &moves.moves).await;
         for (collection, why) in &moves.left_out {
             sentences.push(format!("{collection} stay where they are: {why}"));
         }
@@ -298,7 +301,6 @@ async fn begin(
         let set = mover::set_cutover_time(control.as_ref(), name, wanted.cutover).await;
         set.map_err(refused)?;
     }
-    sizing::note(control.as_ref(), shards, name, plan).await;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ const RECORDS_READ_MAX: u64 = 20_000;
 
 const READS_PER_RECORD: f64 = 4.0;
 
-/// Who starts a move does not wait for longer than this to have its size noted.
+/// Who starts moves does not wait for longer than this to have their sizes noted.
 const NOTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What stands in the scope at the source, marks included: they are copied as well.
@@ -93,25 +93,32 @@ pub async fn size(shards: &mover::Shards, plan: &Plan) -> Result<Size> {
     all.context("the collection is on no shard")
 }
 
-/// Keeps for those who watch how much a move that was begun has to copy. It goes on as well without.
-pub async fn note(
+/// Keeps for those who watch how much the moves that were begun have to copy. They go on as well without.
+pub async fn note(control: &dyn ControlStore, shards: &mover::Shards, moves: &[(MoveName, Plan)]) {
+    let noting = async {
+        for (name, plan) in moves {
+            if let Err(error) = note_one(control, shards, name, plan).await {
+                let name = name.as_str();
+                tracing::info!(name, %error, "nobody knows how much a move has to copy");
+            }
+        }
+    };
+    if timeout(NOTED_WITHIN, noting).await.is_err() {
+        tracing::info!("how much moves have to copy takes too long to find out");
+    }
+}
+
+async fn note_one(
     control: &dyn ControlStore,
     shards: &mover::Shards,
     name: &MoveName,
     plan: &Plan,
-) {
-    let noted = async {
-        let sized = timeout(NOTED_WITHIN, size(shards, plan)).await;
-        let Size {
-            records, known_by, ..
-        } = sized.context("reading takes too long")??;
-        mover::set_to_copy(control, name, ToCopy { records, known_by }).await?;
-        anyhow::Ok(())
-    };
-    if let Err(error) = noted.await {
-        let name = name.as_str();
-        tracing::info!(name, %error, "nobody knows how much a move has to copy");
-    }
+) -> Result<()> {
+    let Size {
+        records, known_by, ..
+    } = size(shards, plan).await?;
+    let to_copy = ToCopy { records, known_by };
+    Ok(mover::set_to_copy(control, name, to_copy).await?)
 }
 
 /// What a placement gives each of its shards: one scope each, and one for its pinned keys.
