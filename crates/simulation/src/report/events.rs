@@ -115,11 +115,14 @@ fn moves(history: &History) -> Vec<&'static str> {
             continue;
         };
         if from.state.phase != to.state.phase {
-            events.extend(match to.state.phase {
-                Phase::Completed { .. } => Some("moves completed"),
-                Phase::Cleaned { .. } => Some("moves cleaned up"),
-                Phase::RolledBack { .. } => Some("moves rolled back"),
-                Phase::Aborted { .. } => Some("moves aborted"),
+            events.extend(match (&from.state.phase, &to.state.phase) {
+                // Whether its source is cleaned up after a grace or keeps its copy.
+                (Phase::Settling { .. }, Phase::Resting { .. } | Phase::Completed { .. }) => {
+                    Some("moves completed")
+                }
+                (_, Phase::Cleaned { .. }) => Some("moves cleaned up"),
+                (_, Phase::RolledBack { .. }) => Some("moves rolled back"),
+                (_, Phase::Aborted { .. }) => Some("moves aborted"),
                 _ => None,
             });
         }
