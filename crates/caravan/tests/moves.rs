@@ -5,9 +5,7 @@
 
 mod support;
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,7 +19,7 @@ use mover::{Certificate, Content, Direction, FreezeParts, Generations, MoveName}
 use router::ShardName;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{is_one_sentence, is_refused};
+use support::{is_one_sentence, is_refused, own_layout};
 use testbed::{Members, MongoSet, required_or_skip};
 
 const PROCESSES: usize = 2;
@@ -139,7 +137,7 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         let where_it_is = vec![
             "--layout".to_owned(),
-            own_layout(folder.path(), &first.database("moves")),
+            own_layout(folder.path(), "mongo-sharded", &first.database("moves")),
             "--address".to_owned(),
             format!("shard-1={}", first.uri()),
             "--address".to_owned(),
@@ -398,25 +396,10 @@ fn moving<'a>(what: &'a str, name: &'a str, collection: &'a str) -> [&'a str; 14
     ]
 }
 
-fn own_layout(folder: &Path, database: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../layouts");
-    let text = std::fs::read_to_string(root.join("mongo-sharded.toml")).unwrap();
-    let mut own = String::new();
-    for line in text.lines() {
-        match line.strip_prefix("keyspace = ") {
-            Some(_) => writeln!(own, "keyspace = \"{database}\"").unwrap(),
-            None => writeln!(own, "{line}").unwrap(),
-        }
-    }
-    let file = folder.join("mongo-sharded.toml");
-    std::fs::write(&file, own).unwrap();
-    file.to_str().unwrap().to_owned()
-}
-
 #[test]
 fn a_move_that_makes_no_sense_gets_one_sentence_before_anything_is_asked() {
     let folder = tempfile::tempdir().unwrap();
-    let layout = own_layout(folder.path(), "nowhere");
+    let layout = own_layout(folder.path(), "mongo-sharded", "nowhere");
     let place = ["--layout", &layout];
     let refused = |changes: &[(&str, &str)], what: &str, remedy: &str| {
         let mut arguments = carts("plan", "carts-1");
