@@ -62,7 +62,7 @@ impl<P: Plan> Exclusive<P> {
         self.instance().process(index)
     }
 
-    fn instance(&self) -> MutexGuard<'_, Instance> {
+    pub(crate) fn instance(&self) -> MutexGuard<'_, Instance> {
         self.instance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -222,12 +222,23 @@ fn require_survival(bench: &Bench<'_>, check: &Check, name: &str) -> anyhow::Res
     }
 }
 
-fn lock(home: &Path) -> anyhow::Result<File> {
+/// Let go by name: a program that another thread is just starting has the file open, too, until it runs.
+#[derive(Debug)]
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Closing the file lets it go as well, if later.
+        let _ = self.0.unlock();
+    }
+}
+
+fn lock(home: &Path) -> anyhow::Result<Locked> {
     fs::create_dir_all(home).with_context(|| format!("cannot make {}", home.display()))?;
     let path: PathBuf = home.join("lock");
     let file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Locked(file)),
         Err(TryLockError::WouldBlock) => {
             bail!(
                 "another run of the mutants uses {}; wait until it ends",
