@@ -9,7 +9,7 @@ use layout::Value;
 
 use crate::authority::Stored;
 use crate::connection::{Connection, Decided};
-use crate::derived::{DerivedTable, Moment, stamp_of_image};
+use crate::derived::{DerivedTable, Moment};
 use crate::engine::{CassandraEngine, Tables};
 use crate::journal::Entry;
 
@@ -259,13 +259,9 @@ fn rows<'a>(tables: &'a Tables, record: &Record) -> impl Iterator<Item = Planned
 }
 
 fn moment(change: &Change, record: &Record, context: &WriteContext) -> Moment {
-    let stamp = match change {
-        Change::PutImage { .. } => stamp_of_image(record, context.now),
-        _ => record.header.revision.to_i64(),
-    };
-    Moment {
-        now: context.now,
-        stamp,
+    match change {
+        Change::PutImage { .. } => Moment::of_image(record, context.now),
+        _ => Moment::of_record(record, context.now),
     }
 }
 

@@ -3,8 +3,8 @@
 //! A row is written at the revision of the header it was made from, and
 //! deleted one below the revision that outgrew it, so that the order in which
 //! the two arrive does not matter (W6). Images are written at the clock when it
-//! is ahead of their revision: the row may have been collected here before, and
-//! what was deleted then must not hide it now.
+//! is ahead of their revisions: the row may have been collected here before, and
+//! what was deleted then must hide nothing of it now.
 //!
 //! A table that the layout calls whole also holds a copy of header and items,
 //! for those who read it without us. Our own answers come from the authority.
@@ -54,9 +54,37 @@ pub(crate) struct DerivedTable {
 /// When rows are written, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    pub now: Timestamp,
+    now: Timestamp,
     /// The timestamp of the header's row.
     pub stamp: i64,
+    /// Copies of parts are written at their revisions, and none below this.
+    parts_least: i64,
+}
+
+impl Moment {
+    /// As the record says.
+    pub fn of_record(record: &Record, now: Timestamp) -> Moment {
+        Moment {
+            now,
+            stamp: record.header.revision.to_i64(),
+            parts_least: i64::MIN,
+        }
+    }
+
+    /// By the clock when it is ahead of the record.
+    pub fn of_image(record: &Record, now: Timestamp) -> Moment {
+        Moment::over(record, now.unix_micros(), now)
+    }
+
+    /// Not below what was written or deleted in the row before.
+    fn over(record: &Record, earlier: i64, now: Timestamp) -> Moment {
+        let stamp = record.header.revision.to_i64().max(earlier);
+        Moment {
+            now,
+            stamp,
+            parts_least: stamp,
+        }
+    }
 }
 
 impl DerivedTable {
@@ -139,36 +167,43 @@ impl DerivedTable {
                 .put_header(key_cells(&row), record, moment.stamp, ttl),
         ];
         for (key, part) in record.parts.iter().filter(is_new) {
-            bound.extend(self.copy.put_part(key_cells(&row), key, part, ttl));
+            let stamp = part.revision.to_i64().max(moment.parts_least);
+            let live = part.content.live();
+            let copied = self.copy.put_part(key_cells(&row), key, live, (stamp, ttl));
+            bound.extend(copied);
         }
         bound
     }
 
     /// Brings the copy in line with a patch. A row that would end before the
-    /// record does is written anew.
-    pub fn patch<'a>(
+    /// record does is written anew, as late as it stands there.
+    pub async fn patch<'a>(
         &'a self,
+        connection: &Connection,
         before: Option<&Record>,
         record: &Record,
-        now: Timestamp,
-    ) -> Vec<Bound<'a>> {
+        (now, level): (Timestamp, Consistency),
+    ) -> Result<Vec<Bound<'a>>, EngineError> {
         let (Some(row), Some(before)) = (self.row(&record.header), before) else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         if self.outlives(before) != self.outlives(record) {
-            let stamp = record.header.revision.to_i64();
-            return self.put(None, record, Moment { now, stamp });
+            let moment = match self.stamp_of(connection, &row, level).await? {
+                Some(stamp) => Moment::over(record, stamp, now),
+                None => Moment::of_record(record, now),
+            };
+            return Ok(self.put(None, record, moment));
         }
         let ttl = self.ttl(record, now);
         let changed = |(key, part): &(&PartKey, &Part)| {
             before.parts.get(*key).map(|part| part.revision) != Some(part.revision)
         };
-        record
-            .parts
-            .iter()
-            .filter(changed)
-            .filter_map(|(key, part)| self.copy.put_part(key_cells(&row), key, part, ttl))
-            .collect()
+        let copied = |(key, part): (&PartKey, &Part)| {
+            let (live, stamp) = (part.content.live(), part.revision.to_i64());
+            self.copy.put_part(key_cells(&row), key, live, (stamp, ttl))
+        };
+        let parts = record.parts.iter().filter(changed);
+        Ok(parts.filter_map(copied).collect())
     }
 
     /// Deletes a row that the record has outgrown, with what is copied in it.
@@ -188,8 +223,8 @@ impl DerivedTable {
         wanted: impl Fn(&Part) -> bool,
     ) -> Vec<Bound<'a>> {
         let gone = |(key, part): (&PartKey, &Part)| {
-            let mark = Part::mark(part.revision);
-            self.copy.put_part(key_cells(row), key, &mark, 0)
+            let stamp = part.revision.to_i64();
+            self.copy.put_part(key_cells(row), key, None, (stamp, 0))
         };
         record
             .parts
@@ -240,13 +275,7 @@ impl DerivedTable {
         let mut cells = vec![number(moment.stamp - 1)];
         cells.extend(key_cells(&row));
         let mut bound = vec![(&self.delete, cells)];
-        let mut stamped = record.clone();
-        if let Some(at) = Revision::from_i64(moment.stamp) {
-            for part in stamped.parts.values_mut() {
-                part.revision = part.revision.max(at);
-            }
-        }
-        bound.extend(self.put(None, &stamped, moment));
+        bound.extend(self.put(None, record, moment));
         bound
     }
 
@@ -360,11 +389,6 @@ impl DerivedTable {
         let expires_s = record.expires_at()?.unix_micros().div_euclid(1_000_000);
         Some(expires_s.div_euclid(window))
     }
-}
-
-/// The timestamp at which the rows of an image are written.
-pub(crate) fn stamp_of_image(record: &Record, now: Timestamp) -> i64 {
-    record.header.revision.to_i64().max(now.unix_micros())
 }
 
 fn key_cells(row: &[Value]) -> Cells {

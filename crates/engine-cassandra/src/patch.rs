@@ -36,14 +36,16 @@ pub(crate) async fn apply(
         revision,
         written_at: context.now,
     };
-    let begun = journal.begin(connection, &entry).await?;
     let patched = parts
         .iter()
         .filter_map(|(part, _)| record.parts.get_key_value(part));
     let mut bound = authority.patch(&key.id, patched);
+    let (before, read) = (stored.record.as_ref(), authority.levels.latest());
     for table in &tables.derived {
-        bound.extend(table.patch(stored.record.as_ref(), &record, context.now));
+        let read = (context.now, authority.levels.rows(read));
+        bound.extend(table.patch(connection, before, &record, read).await?);
     }
+    let begun = journal.begin(connection, &entry).await?;
     if let Err(error) = connection
         .write_together(bound, authority.levels.patched)
         .await

@@ -8,7 +8,7 @@ use crate::authority::ScannedKey;
 use crate::engine::{CassandraEngine, Tables};
 
 /// Records read at once for one page.
-const READS_AT_ONCE: usize = 16;
+const READS_AT_ONCE: usize = 32;
 /// Keys looked at for one page; beyond it the page is cut short.
 const SCAN_KEYS_MAX: usize = 100_000;
 

@@ -10,6 +10,9 @@
 //! is told of such a decision any more: the lease of its process has run out, and the
 //! router does not take a late answer for one (W16). If it lands all the same, its record
 //! lacks a row then, and that is found from the other side.
+//!
+//! Records are looked at as a quorum shows them; only what looks wrong that way is looked at
+//! once more after every decision under way, which costs several times as much.
 
 mod naming;
 
@@ -24,7 +27,7 @@ use scylla::statement::Consistency;
 
 use crate::authority::{KeyPiece, ScannedKey};
 use crate::connection::PageStart;
-use crate::derived::{DerivedRow, DerivedTable, Moment, RowState, stamp_of_image};
+use crate::derived::{DerivedRow, DerivedTable, Moment, RowState};
 use crate::engine::{CassandraEngine, Tables};
 use naming::{decode, encode, parse, position};
 
@@ -34,7 +37,7 @@ const ROW_PATIENCE_S: i64 = 900;
 /// How long the change that outgrew a row may take to delete it: longer than a request.
 const OUTGROWN_PATIENCE_S: i64 = 60;
 /// Records read at once for one page.
-const READS_AT_ONCE: usize = 16;
+const READS_AT_ONCE: usize = 32;
 
 /// A page of one table: the authority first, then the derived ones in their order.
 pub(crate) async fn find(
@@ -144,8 +147,9 @@ async fn rowless(
     search: &StraySearch,
 ) -> Result<Vec<Stray>, EngineError> {
     let connection = engine.connection();
-    let stored = tables.authority.load_latest(connection, &key.id).await?;
-    let Some(record) = stored.record.filter(|it| it.live_at(search.now).is_some()) else {
+    let stored = tables.authority.load(connection, &key.id, level(tables));
+    let shown = stored.await?.record;
+    let Some(record) = shown.filter(|it| it.live_at(search.now).is_some()) else {
         return Ok(Vec::new());
     };
     if !search.scope.contains(&record.key.shard_key) {
@@ -227,10 +231,12 @@ async fn recordless(
     row: DerivedRow,
     search: &StraySearch,
 ) -> Result<Option<Stray>, EngineError> {
-    let id = &row.place.id;
-    let authority = &tables.authority;
-    let stored = authority.load_latest(engine.connection(), id.as_str());
-    let record = stored.await?.record;
+    let (connection, authority, id) = (engine.connection(), &tables.authority, &row.place.id);
+    let shown = authority.load(connection, id.as_str(), level(tables));
+    if owns(table, shown.await?.record.as_ref(), &row.key) {
+        return Ok(None);
+    }
+    let record = authority.load_latest(connection, id.as_str()).await?.record;
     let is_outside = |record: &Record| !search.scope.contains(&record.key.shard_key);
     let judged = (search.now, search.patience);
     if record.as_ref().is_some_and(is_outside)
@@ -238,7 +244,6 @@ async fn recordless(
     {
         return Ok(None);
     }
-    let connection = engine.connection();
     let again = table.stamp_of(connection, &row.key, level(tables)).await?;
     if again != Some(row.stamp) {
         return Ok(None);
@@ -253,6 +258,12 @@ async fn recordless(
     }))
 }
 
+/// Whether this is the very row that the record has in the table.
+fn owns(table: &DerivedTable, record: Option<&Record>, row: &[Value]) -> bool {
+    let own = record.and_then(|record| table.row(&record.header));
+    own.as_deref() == Some(row)
+}
+
 /// Whether the row is nobody's; with patience, for so long that no change under way is
 /// about to delete it, or to make it somebody's.
 fn is_stray(
@@ -262,8 +273,7 @@ fn is_stray(
     stamp: i64,
     (now, patience): (Timestamp, Patience),
 ) -> bool {
-    let own = record.and_then(|record| table.row(&record.header));
-    if own.as_deref() == Some(row) {
+    if owns(table, record, row) {
         return false;
     }
     if patience == Patience::Without {
@@ -300,13 +310,13 @@ async fn put_row(
     if table.stamp_of(connection, &row, level).await?.is_some() {
         return Ok(StrayEnd::Follows);
     }
-    let (revision, clock) = (
-        record.header.revision.to_i64(),
-        stamp_of_image(&record, now),
+    let (of_record, of_image) = (
+        Moment::of_record(&record, now),
+        Moment::of_image(&record, now),
     );
     for (stamp, mut bound) in [
-        (revision, table.put(None, &record, moment(now, revision))),
-        (clock, table.rewrite(&record, moment(now, clock))),
+        (of_record.stamp, table.put(None, &record, of_record)),
+        (of_image.stamp, table.rewrite(&record, of_image)),
     ] {
         if let (Some(calendar), Some(header)) = (engine.calendar(), record.header.content.live()) {
             // Known or not: the entry may have gone with the row.
@@ -347,10 +357,10 @@ async fn rewrite_row(
     if state.await? == RowState::Follows {
         return Ok(StrayEnd::Follows);
     }
-    let stamp = stamp_of_image(&record, now);
-    let bound = table.rewrite(&record, moment(now, stamp));
+    let moment = Moment::of_image(&record, now);
+    let bound = table.rewrite(&record, moment);
     connection.write_together(bound, level).await?;
-    undo_if_outgrown(engine, tables, table, (&record, &row, stamp)).await
+    undo_if_outgrown(engine, tables, table, (&record, &row, moment.stamp)).await
 }
 
 /// A record that moved on meanwhile deleted its row before this one was written.
@@ -391,10 +401,6 @@ async fn drop_row(
         put_row(engine, tables, table, id, judged.0).await?;
     }
     Ok(StrayEnd::Mended)
-}
-
-fn moment(now: Timestamp, stamp: i64) -> Moment {
-    Moment { now, stamp }
 }
 
 fn level(tables: &Tables) -> Consistency {

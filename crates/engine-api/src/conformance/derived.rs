@@ -3,13 +3,15 @@
 use layout::{AccessPath, Collection, Field, Scope, Value};
 
 use crate::change::Change;
-use crate::conformance::images::image;
+use crate::conformance::images::{image, with_line};
 use crate::conformance::listings::{Listing, found_at, found_by};
-use crate::conformance::scenery::{change_if, create, expiring, micros_after, remove, set_line};
+use crate::conformance::scenery::{
+    HOUR_S, change_if, create, expiring, micros_after, remove, set_line, touch,
+};
 use crate::conformance::stage::{Checked, Failure, Stage};
 use crate::conformance::{CARTS, PRODUCTS, SESSIONS};
 use crate::context::WriteContext;
-use crate::record::{Content, RecordKey};
+use crate::record::{Content, Record, RecordKey};
 use crate::revision::Revision;
 use crate::stray::{Patience, Stray, StraySearch};
 
@@ -21,6 +23,8 @@ cases! {
     "E16" ["W7"] an_expired_record_is_on_no_path [CARTS];
     "E25" ["W9"] rows_that_follow_their_records_are_no_strays [];
     "E25" ["W9"] an_image_leaves_no_row_of_the_one_before [];
+    "E25" ["W9", "W26"] an_image_that_comes_back_has_all_of_its_rows [CARTS];
+    "E25" ["W7"] the_rows_of_an_image_live_as_long_as_it_does [SESSIONS];
     "E1" [] a_patched_record_shows_its_parts_on_every_path [CARTS];
 }
 async fn a_removed_record_vanishes_from_every_path(stage: Stage<'_>) -> Checked {
@@ -190,14 +194,7 @@ async fn an_image_leaves_no_row_of_the_one_before(stage: Stage<'_>) -> Checked {
             .ok_or_else(|| Failure("no revision".to_owned()))?;
         for (revision, rank) in [(first, 1), (second, 2)] {
             let copied = image(&key, revision, listing.header(&key, rank));
-            let arrived = micros_after(stage.now(), 60_000_000);
-            let context = WriteContext {
-                now: arrived,
-                ..stage.mover(1)
-            };
-            stage
-                .done_in(Change::PutImage { image: copied }, context)
-                .await?;
+            arrives(&stage, &copied, 1).await?;
         }
         own.push(key);
     }
@@ -206,6 +203,53 @@ async fn an_image_leaves_no_row_of_the_one_before(stage: Stage<'_>) -> Checked {
         strays.is_empty(),
         "rows of earlier images are left: {strays:?}"
     );
+    Ok(())
+}
+
+/// What was deleted with it before hides nothing of it now.
+async fn an_image_that_comes_back_has_all_of_its_rows(stage: Stage<'_>) -> Checked {
+    let key = stage.cart("there-and-back");
+    let whole = image(&key, stage.revision(), stage.header(&key));
+    let whole = with_line(whole, "lamp", stage.revision(), 2);
+    for minute in 1..=2 {
+        arrives(&stage, &whole, minute).await?;
+        if minute == 1 {
+            let own = std::slice::from_ref(&key);
+            let condemned = stage.engine.condemn(own, stage.mover(1)).await?;
+            let gone = stage.engine.forget(&condemned, stage.mover(1)).await?;
+            ensure!(gone == 1, "{gone} records went instead of one");
+        }
+    }
+    // Nor does its first arrival hide what changed on the way.
+    let changed = with_line(whole, "lamp", stage.revision(), 3);
+    arrives(&stage, &changed, 3).await?;
+    let strays = strays_of(&stage, &[key]).await?;
+    ensure!(strays.is_empty(), "an image came back with {strays:?}");
+    Ok(())
+}
+
+/// A listing would lose it otherwise.
+async fn the_rows_of_an_image_live_as_long_as_it_does(stage: Stage<'_>) -> Checked {
+    let key = stage.key(Collection::Sessions, "touched");
+    stage.create_usual(&key).await?;
+    let mut whole = stage.record(&key).await?;
+    whole.header.revision = stage.revision();
+    arrives(&stage, &whole, 1).await?;
+    let until = stage.in_seconds(100 * 24 * HOUR_S);
+    stage.done(touch(&key, stage.now(), until)).await?;
+    let strays = strays_of(&stage, &[key]).await?;
+    ensure!(strays.is_empty(), "it lives on with {strays:?}");
+    Ok(())
+}
+
+/// Some minutes after it was read.
+async fn arrives(stage: &Stage<'_>, image: &Record, minutes: i64) -> Checked {
+    let context = WriteContext {
+        now: micros_after(stage.now(), minutes * 60_000_000),
+        ..stage.mover(1)
+    };
+    let image = image.clone();
+    stage.done_in(Change::PutImage { image }, context).await?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! What a whole table holds of a record, beside the key: readable columns.
 
-use engine_api::{Part, PartKey, Record};
-use layout::{Field, PartKind, Table};
+use engine_api::{PartKey, Record};
+use layout::{Field, Fields, PartKind, Table};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::value::CqlValue;
 
@@ -104,13 +104,18 @@ impl CopyStatements {
 
     /// A removed part is deleted here: the servers' own tombstone is a mark that
     /// the timestamps put in order, and the authority keeps the real one.
-    pub fn put_part(&self, key: Cells, name: &PartKey, part: &Part, ttl: i32) -> Option<Bound<'_>> {
-        let stamp = [number(part.revision.to_i64()), Some(CqlValue::Int(ttl))];
-        let live = part.content.live();
+    pub fn put_part(
+        &self,
+        key: Cells,
+        name: &PartKey,
+        live: Option<&Fields>,
+        (stamp, ttl): (i64, i32),
+    ) -> Option<Bound<'_>> {
+        let using = [number(stamp), Some(CqlValue::Int(ttl))];
         if let Some((_, field, statement)) =
             self.singles.iter().find(|(kind, ..)| *kind == name.kind())
         {
-            let mut cells = Cells::from(stamp);
+            let mut cells = Cells::from(using);
             cells.push(live.and_then(|fields| fields.get(*field)).map(to_cell));
             cells.extend(key);
             return Some((statement, cells));
@@ -118,7 +123,7 @@ impl CopyStatements {
         match (&self.items, name.kind(), name.path()) {
             (Items::Maps { set_line, .. }, PartKind::Line, [product]) => {
                 let item = live.map(|fields| item_to_cell(fields, &self.keyspace));
-                let mut cells = Cells::from(stamp);
+                let mut cells = Cells::from(using);
                 cells.extend([text(product.as_str()), item]);
                 cells.extend(key);
                 Some((set_line, cells))
@@ -132,7 +137,7 @@ impl CopyStatements {
             ) => {
                 let item = live.map(|fields| item_to_cell(fields, &self.keyspace));
                 let pair = [product, cart].map(|name| text(name.as_str()));
-                let mut cells = Cells::from(stamp);
+                let mut cells = Cells::from(using);
                 cells.extend([Some(CqlValue::Tuple(pair.into())), item]);
                 cells.extend(key);
                 Some((set_contribution, cells))
@@ -142,7 +147,7 @@ impl CopyStatements {
                 let mut row = key;
                 row.extend([text(name.kind().name()), name_at(0), name_at(1)]);
                 let Some(fields) = live else {
-                    let mut cells = vec![number(part.revision.to_i64())];
+                    let mut cells = vec![number(stamp)];
                     cells.extend(row);
                     return Some((drop, cells));
                 };
@@ -151,7 +156,7 @@ impl CopyStatements {
                         .iter()
                         .map(|field| fields.get(*field).map(to_cell)),
                 );
-                row.extend(stamp);
+                row.extend(using);
                 Some((put, row))
             }
             _ => None,
