@@ -30,6 +30,9 @@ pub(crate) const DRAFT: &str = "draft";
 /// memory in pieces as large, and a read finds one of a few instead of one of many thousand pages.
 const WRITE_BYTES: usize = 2 * 1024 * 1024;
 
+/// What is read at once where bodies are asked for in the order in which they lie.
+const AHEAD_BYTES: usize = 64 * 1024;
+
 const FILES_ARE_BOUNDED: &str = "writers wait for a checkpoint long before";
 const NO_PANIC: &str = "no code panics while it holds the lock";
 
@@ -72,6 +75,26 @@ impl Chunk {
     }
 }
 
+/// What somebody who asks for one body after the other has read beyond the last one. Bodies of a copy lie in the order of
+/// their keys; elsewhere they may lie anywhere, and nothing is read ahead.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    block: Option<Arc<Chunk>>,
+    /// Where the last body ended.
+    end: Option<(u32, u32)>,
+}
+
+impl Ahead {
+    fn holds(&self, place: Place) -> Option<&Arc<Chunk>> {
+        let is_held = |block: &&Arc<Chunk>| {
+            let start = place.offset.checked_sub(block.start);
+            let end = start.and_then(|start| start.checked_add(place.bytes));
+            block.file == place.file && end.is_some_and(|end| end <= block.bytes())
+        };
+        self.block.as_ref().filter(is_held)
+    }
+}
+
 /// One file: in memory until a checkpoint, then on disk.
 #[derive(Debug)]
 pub(crate) enum BodyFile {
@@ -104,9 +127,7 @@ impl BodyFile {
                 let after = chunks.partition_point(|chunk| chunk.start <= place.offset);
                 let chunk = after.checked_sub(1).map(|index| chunks[index].clone());
                 let chunk = chunk.ok_or_else(|| damaged(place))?;
-                let start = (place.offset - chunk.start) as usize;
-                let range = start..start + place.bytes as usize;
-                Entry::new(Bytes::Shared(chunk), range).ok_or_else(|| damaged(place))
+                Entry::within(chunk, place).ok_or_else(|| damaged(place))
             }
             BodyFile::Disk(file) => {
                 let mut bytes = vec![0; place.bytes as usize];
@@ -115,6 +136,29 @@ impl BodyFile {
                 entry.filter(Entry::is_whole).ok_or_else(|| damaged(place))
             }
         }
+    }
+
+    /// The same for somebody who asks for many.
+    pub(crate) fn read_on(&self, place: Place, ahead: &mut Ahead) -> io::Result<Entry> {
+        let BodyFile::Disk(file) = self else {
+            return self.read(place);
+        };
+        let follows = ahead.end == Some((place.file, place.offset));
+        ahead.end = place
+            .offset
+            .checked_add(place.bytes)
+            .map(|end| (place.file, end));
+        if ahead.holds(place).is_none() {
+            if !follows {
+                return self.read(place);
+            }
+            let bytes = read_up_to(file, place.offset, AHEAD_BYTES.max(place.bytes as usize))?;
+            let (file, start) = (place.file, place.offset);
+            ahead.block = Some(Arc::new(Chunk { file, start, bytes }));
+        }
+        let block = ahead.holds(place).cloned();
+        let entry = block.and_then(|block| Entry::within(block, place));
+        entry.filter(Entry::is_whole).ok_or_else(|| damaged(place))
     }
 
     /// The entry that begins here, on disk, and where the next one does.
@@ -170,6 +214,21 @@ impl BodyFile {
     }
 }
 
+/// So many bytes from here on, or those that are left.
+fn read_up_to(file: &File, offset: u32, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut read) = (vec![0; bytes_max], 0);
+    while read < bytes_max {
+        match file.read_at(&mut bytes[read..], u64::from(offset) + read as u64) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
 pub(crate) fn path_of(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("{number:08x}{SUFFIX}"))
 }
@@ -208,6 +267,11 @@ enum Bytes {
 }
 
 impl Entry {
+    fn within(chunk: Arc<Chunk>, place: Place) -> Option<Entry> {
+        let start = place.offset.checked_sub(chunk.start)? as usize;
+        Entry::new(Bytes::Shared(chunk), start..start + place.bytes as usize)
+    }
+
     fn new(bytes: Bytes, range: Range<usize>) -> Option<Entry> {
         let mut entry = Entry {
             bytes,

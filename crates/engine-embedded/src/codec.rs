@@ -9,9 +9,10 @@ mod output;
 
 use std::collections::BTreeMap;
 
-use engine_api::layout::Collection;
+use engine_api::layout::{Collection, Field, PartKind};
 use engine_api::{
-    ChangeKind, Fence, Header, JournalEvent, Part, PartKey, Record, RecordId, RecordKey, Timestamp,
+    ChangeKind, Content, Fence, Header, JournalEvent, Part, PartKey, Record, RecordId, RecordKey,
+    Timestamp,
 };
 
 use input::Input;
@@ -61,6 +62,46 @@ pub(crate) fn decode_record(collection: Collection, id: RecordId, bytes: &[u8]) 
     while !input.0.is_empty() {
         let key = input.part_key()?;
         parts.insert(key, input.part()?);
+    }
+    Ok(Record {
+        key: RecordKey {
+            collection,
+            id,
+            shard_key,
+        },
+        header,
+        parts,
+    })
+}
+
+/// A record without the header fields and the living parts that no row follows from.
+pub(crate) fn decode_root(
+    collection: Collection,
+    id: RecordId,
+    fields: &[Field],
+    bytes: &[u8],
+) -> Read<Record> {
+    let mut input = Input(bytes);
+    if input.byte()? != RECORD_FORMAT {
+        return Err(Damaged("a record has an unknown format"));
+    }
+    let shard_key = input.shard_key(&id)?;
+    let header = Header {
+        revision: input.revision()?,
+        cleared: input.revision()?,
+        content: input.content_of(|field| fields.contains(&field))?,
+    };
+    let mut parts = BTreeMap::new();
+    while !input.0.is_empty() {
+        let key = input.part_key()?;
+        let is_expiry = key.kind() == PartKind::Expiry;
+        let part = Part {
+            revision: input.revision()?,
+            content: input.content_of(|_| is_expiry)?,
+        };
+        if is_expiry || part.content == Content::Removed {
+            parts.insert(key, part);
+        }
     }
     Ok(Record {
         key: RecordKey {
@@ -195,12 +236,14 @@ pub(crate) fn decode_fences(bytes: &[u8]) -> Read<Vec<Fence>> {
 mod tests {
     use std::net::IpAddr;
 
-    use engine_api::layout::{Field, Fields, Scope, ShardKey, Slot, SlotRange, Value};
-    use engine_api::{Content, Generation, Revision};
+    use engine_api::layout::{Fields, Scope, ShardKey, Slot, SlotRange, Value};
+    use engine_api::{Generation, Revision, expiry_fields};
     use proptest::prelude::*;
     use rust_decimal::Decimal;
 
     use super::*;
+    use crate::stray::following;
+    use crate::tables::Tables;
 
     fn value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
@@ -245,15 +288,20 @@ mod tests {
             id in ".{1,12}", other_key in any::<bool>(), header in content(),
             revision in revision(), cleared in revision(),
             parts in prop::collection::btree_map(".{1,5}", (revision(), content()), 0..4),
+            expiry in prop::option::of((revision(), any::<i64>())),
         ) -> Record {
             let id = RecordId::new(id).unwrap();
             let mut key = RecordKey::by_id(Collection::Carts, id);
             if other_key {
                 key.shard_key = ShardKey::of(&[Value::text("user"), Value::Int(7)]).unwrap();
             }
-            let parts = parts.into_iter()
+            let mut parts: BTreeMap<_, _> = parts.into_iter()
                 .map(|(product, (revision, content))| (PartKey::line(&product), Part { revision, content }))
                 .collect();
+            if let Some((revision, at)) = expiry {
+                let fields = expiry_fields(Timestamp::from_unix_micros(at));
+                parts.insert(PartKey::expiry(), Part::live(revision, fields));
+            }
             Record { key, header: Header { revision, cleared, content: header }, parts }
         }
     }
@@ -267,12 +315,24 @@ mod tests {
         }
 
         #[test]
+        fn the_same_rows_follow_from_a_record_and_its_root(record in record()) {
+            let layout = engine_api::layout::embedded();
+            let tables = Tables::new(&layout.collections[&Collection::Carts].live.tables).unwrap();
+            let bytes = encode_record(&record, record.parts.iter());
+            let fields = tables.row_fields(Collection::Carts);
+            let root = decode_root(Collection::Carts, record.key.id.clone(), &fields, &bytes).unwrap();
+            let rows = |of: &Record| format!("{:?}", following(&tables, of));
+            prop_assert_eq!(rows(&root), rows(&record));
+        }
+
+        #[test]
         fn damaged_bytes_are_refused_without_panic(record in record(), cut in any::<prop::sample::Index>(), flip in any::<u8>()) {
             let mut bytes = encode_record(&record, record.parts.iter());
             let at = cut.index(bytes.len());
             bytes[at] ^= flip;
             let _ = decode_record(Collection::Carts, record.key.id.clone(), &bytes);
             let _ = decode_record(Collection::Carts, record.key.id.clone(), &bytes[..at]);
+            let _ = decode_root(Collection::Carts, record.key.id.clone(), &[], &bytes);
             let _ = decode_entry(&bytes);
             let _ = decode_fences(&bytes);
             let _ = decode_part(&bytes);

@@ -14,13 +14,14 @@ use engine_api::{
     validate_forgetting, validate_together,
 };
 
+use crate::account::Accounts;
 use crate::batch::{Batch, Space};
 use crate::checkpoint::MEMORY_BYTES;
 use crate::committer::{CommitCounts, Committer, Parts};
 use crate::desk::{Care, Request};
 use crate::directory::{Directory, OpenError};
 use crate::log::{Checkpointed, CommitLog, Log, LogError, SEGMENT_BYTES};
-use crate::read;
+use crate::read::{self, apart};
 use crate::state::{State, control_get, position};
 use crate::store::{Store, StoreError};
 use crate::stray;
@@ -58,6 +59,7 @@ pub struct EmbeddedEngine {
     capabilities: Capabilities,
     tables: Arc<Tables>,
     committer: Committer,
+    accounts: Accounts,
     store: Store,
     /// Let go last: the directory is free when everything else has ended.
     directory: Arc<Directory>,
@@ -122,6 +124,7 @@ impl EmbeddedEngine {
             capabilities,
             tables,
             committer,
+            accounts: Accounts::default(),
             store,
             directory,
         })
@@ -284,8 +287,7 @@ impl Engine for EmbeddedEngine {
 
     async fn find_strays(&self, search: &StraySearch) -> Result<StrayPage, EngineError> {
         self.tables.check(search.collection)?;
-        let (view, tables, search) = (self.store.view(), self.tables.clone(), search.clone());
-        apart(move || stray::find(&view, &tables, &search)).await
+        stray::find(&self.store, &self.tables, &self.accounts, search).await
     }
 
     async fn is_stray(&self, stray: &Stray, _: Timestamp) -> Result<bool, EngineError> {
@@ -300,6 +302,7 @@ impl Engine for EmbeddedEngine {
     }
 
     async fn maintain(&self, work: Maintenance) -> Result<Maintained, EngineError> {
+        self.accounts.let_go_idle();
         self.committer
             .ask(|reply| Request::Care(Care::Maintain { work, reply }))
             .await
@@ -369,19 +372,6 @@ impl ControlStore for EmbeddedEngine {
                 reply,
             })
             .await
-    }
-}
-
-/// A long read, on a thread of its own: the one that asks serves shoppers, too. Whoever does not wait for it any more
-/// leaves it to its end.
-async fn apart<T: Send + 'static>(
-    read: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
-) -> Result<T, EngineError> {
-    match tokio::task::spawn_blocking(read).await {
-        Ok(page) => page,
-        Err(ended) => Err(EngineError::Unavailable {
-            reason: format!("a read did not come to its end: {ended}"),
-        }),
     }
 }
 

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 mod batch;
 mod bodies;
 mod body;

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use engine_api::layout::key::encode_value;
-use engine_api::layout::{Collection, Direction, Value};
+use engine_api::layout::{Collection, Direction, Field, Value};
 use engine_api::{
     Cursor, EngineError, JOURNAL_ENTRIES_MAX, JournalEntry, JournalPage, PAGE_RECORDS_MAX, Page,
     Position, Query, ReadContext, Record, RecordId, Scan, ScanPage, ScanPosition, SharedRecord,
@@ -14,7 +14,7 @@ use crate::batch::Space;
 use crate::body::Entry;
 use crate::cache::RecordCache;
 use crate::codec::{
-    Damaged, decode_entry, decode_part, decode_part_key, decode_record, split_entries,
+    Damaged, decode_entry, decode_part, decode_part_key, decode_record, decode_root, split_entries,
 };
 use crate::state::{first_entry, number, position};
 use crate::store::{Store, StoreError};
@@ -252,7 +252,7 @@ fn bounds(table: &PointerTable, query: &Query) -> Result<(RowBound, RowBound), E
 }
 
 /// Past everything that starts with `prefix`.
-fn successor(mut prefix: Vec<u8>) -> Bound<Vec<u8>> {
+pub(crate) fn successor(mut prefix: Vec<u8>) -> Bound<Vec<u8>> {
     while let Some(last) = prefix.pop() {
         if last < 0xff {
             prefix.push(last + 1);
@@ -297,6 +297,21 @@ fn decode(
     Ok(record)
 }
 
+/// A record as far as its rows follow from it, and no further.
+pub(crate) fn root_of(
+    view: &View,
+    tables: &Tables,
+    (collection, id): (Collection, RecordId),
+    fields: &[Field],
+    body: &Entry,
+) -> Result<Record, EngineError> {
+    let mut root = decode_root(collection, id, fields, body.body()).map_err(damaged)?;
+    if tables.has_parts_apart(collection) {
+        add_parts_apart(view, &mut root)?;
+    }
+    Ok(root)
+}
+
 fn add_parts_apart(view: &View, record: &mut Record) -> Result<(), EngineError> {
     let prefix = parts_prefix(record.key.collection, &record.key.id);
     let rows = view.range(
@@ -320,13 +335,26 @@ fn put(key: &mut Vec<u8>, value: &Value, way: Direction) -> Result<(), EngineErr
     })
 }
 
-fn id_of(bytes: &[u8]) -> Result<RecordId, EngineError> {
+pub(crate) fn id_of(bytes: &[u8]) -> Result<RecordId, EngineError> {
     let id = std::str::from_utf8(bytes)
         .ok()
         .and_then(|id| RecordId::new(id).ok());
     id.ok_or_else(|| EngineError::Damaged {
         reason: "a stored id is malformed".to_owned(),
     })
+}
+
+/// A long read, on a thread of its own: the one that asks serves shoppers, too. Whoever does not wait for it any more
+/// leaves it to its end.
+pub(crate) async fn apart<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
+) -> Result<T, EngineError> {
+    match tokio::task::spawn_blocking(read).await {
+        Ok(page) => page,
+        Err(ended) => Err(EngineError::Unavailable {
+            reason: format!("a read did not come to its end: {ended}"),
+        }),
+    }
 }
 
 pub(crate) fn damaged(error: Damaged) -> EngineError {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use engine_api::layout::Collection;
 use engine_api::{
@@ -12,13 +13,18 @@ use engine_api::{
     StrayPage, StraySearch,
 };
 
+use crate::account::{Account, Accounts, Drawn};
 use crate::batch::Space;
-use crate::read::{self, store_failed};
+use crate::read::{self, apart, store_failed};
+use crate::store::Store;
 use crate::tables::{Tables, due_key, due_record, dues_of};
 use crate::view::View;
 
 /// The name under which due times are told, beside the tables of the layout.
 const DUE_TIMES: &str = "due times";
+
+/// So many rows are summed up for each record: of the two, neither is to wait for long.
+const ROWS_A_RECORD: usize = 4;
 
 /// A row that follows from a record.
 #[derive(Debug)]
@@ -29,7 +35,15 @@ pub(crate) struct Following<'a> {
     pub table: &'a str,
 }
 
-/// What is looked through, in this order.
+/// Where a search goes on.
+enum Place {
+    /// With the account of this number: where it balances, that is all.
+    Account(u64),
+    /// One by one, after this.
+    At(Stage, Option<Vec<u8>>),
+}
+
+/// What is looked through one by one, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Stage {
@@ -37,6 +51,9 @@ enum Stage {
     Pointers = 1,
     Dues = 2,
 }
+
+/// In the place of a stage's number.
+const ACCOUNT: u8 = 3;
 
 pub(crate) fn following<'a>(
     tables: &'a Tables,
@@ -73,35 +90,73 @@ pub(crate) fn row_of(stray: &Stray) -> Result<(Space, &[u8]), EngineError> {
     }
 }
 
-pub(crate) fn find(
+pub(crate) async fn find(
+    store: &Store,
+    tables: &Arc<Tables>,
+    accounts: &Accounts,
+    search: &StraySearch,
+) -> Result<StrayPage, EngineError> {
+    let (stage, after) = match search.after.as_ref().map(Place::parse).transpose()? {
+        None => {
+            let account = Account::open(store.view(), tables, search.collection);
+            return sum(account, tables, accounts, search).await;
+        }
+        Some(Place::Account(number)) => match accounts.take(search.collection, number) {
+            Some(account) => return sum(account, tables, accounts, search).await,
+            None => (Stage::Records, None),
+        },
+        Some(Place::At(stage, after)) => (stage, after),
+    };
+    let (view, tables, search) = (store.view(), tables.clone(), search.clone());
+    apart(move || look(&view, &tables, &search, stage, after)).await
+}
+
+/// A page of both sums.
+async fn sum(
+    account: Account,
+    tables: &Arc<Tables>,
+    accounts: &Accounts,
+    search: &StraySearch,
+) -> Result<StrayPage, EngineError> {
+    let records = search.limit.clamp(1, PAGE_RECORDS_MAX);
+    let (looked_at, drawn) = account
+        .draw(tables, records, ROWS_A_RECORD * records)
+        .await?;
+    let next = match drawn {
+        Drawn::Further(account) => Some(Place::Account(accounts.keep(account))),
+        Drawn::Balanced => None,
+        Drawn::Unbalanced => Some(Place::At(Stage::Records, None)),
+    };
+    Ok(StrayPage {
+        looked_at,
+        strays: Vec::new(),
+        next: next.map(Place::position),
+    })
+}
+
+/// A page of records or rows, one by one.
+fn look(
     view: &View,
     tables: &Tables,
     search: &StraySearch,
+    stage: Stage,
+    after: Option<Vec<u8>>,
 ) -> Result<StrayPage, EngineError> {
-    let (stage, after) = match search.after.as_ref().map(|after| after.0.split_first()) {
-        None => (Stage::Records, None),
-        Some(Some((stage, after))) => {
-            let after = (!after.is_empty()).then(|| after.to_vec());
-            (Stage::of(*stage).ok_or_else(invalid)?, after)
-        }
-        Some(None) => return Err(invalid()),
-    };
     let (looked_at, strays, next) = match stage {
         Stage::Records => missing(view, tables, search, after)?,
         Stage::Pointers => outgrown(view, tables, search, Space::Paths, after)?,
         Stage::Dues => outgrown(view, tables, search, Space::Due, after)?,
     };
-    let place = |stage: Stage, after: &[u8]| ScanPosition([&[stage as u8], after].concat());
     let next = match (next, stage) {
-        (Some(next), stage) => Some(place(stage, &next)),
-        (None, Stage::Records) => Some(place(Stage::Pointers, &[])),
-        (None, Stage::Pointers) => Some(place(Stage::Dues, &[])),
+        (Some(after), stage) => Some(Place::At(stage, Some(after))),
+        (None, Stage::Records) => Some(Place::At(Stage::Pointers, None)),
+        (None, Stage::Pointers) => Some(Place::At(Stage::Dues, None)),
         (None, Stage::Dues) => None,
     };
     Ok(StrayPage {
         looked_at,
         strays,
-        next,
+        next: next.map(Place::position),
     })
 }
 
@@ -222,11 +277,26 @@ fn named<'a>(
     Some((&table.name, RecordId::new(id).ok()?))
 }
 
-impl Stage {
-    fn of(number: u8) -> Option<Stage> {
-        [Stage::Records, Stage::Pointers, Stage::Dues]
-            .into_iter()
-            .find(|stage| *stage as u8 == number)
+impl Place {
+    fn parse(position: &ScanPosition) -> Result<Place, EngineError> {
+        let (tag, after) = position.0.split_first().ok_or_else(invalid)?;
+        if *tag == ACCOUNT {
+            let number = after.try_into().map_err(|_| invalid())?;
+            return Ok(Place::Account(u64::from_be_bytes(number)));
+        }
+        let mut stages = [Stage::Records, Stage::Pointers, Stage::Dues].into_iter();
+        let stage = stages.find(|stage| *stage as u8 == *tag);
+        let after = (!after.is_empty()).then(|| after.to_vec());
+        Ok(Place::At(stage.ok_or_else(invalid)?, after))
+    }
+
+    fn position(self) -> ScanPosition {
+        let (tag, mut after) = match self {
+            Place::Account(number) => (ACCOUNT, number.to_be_bytes().to_vec()),
+            Place::At(stage, after) => (stage as u8, after.unwrap_or_default()),
+        };
+        after.insert(0, tag);
+        ScanPosition(after)
     }
 }
 

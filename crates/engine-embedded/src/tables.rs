@@ -106,6 +106,16 @@ impl Tables {
             .filter(move |table| table.collection == collection)
     }
 
+    /// The header fields that its pointers are made of.
+    pub(crate) fn row_fields(&self, collection: Collection) -> Vec<Field> {
+        let mut fields: Vec<Field> = Vec::new();
+        for table in self.pointers(collection) {
+            fields.extend(table.columns.iter().map(|(field, _)| *field));
+            fields.extend(table.only.iter().map(|(field, _)| *field));
+        }
+        fields
+    }
+
     /// Refuses a header whose values cannot stand in a key, before anything of
     /// it is written.
     pub(crate) fn check_rows(&self, change: &Change) -> Result<(), EngineError> {

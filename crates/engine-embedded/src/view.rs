@@ -10,7 +10,7 @@ use lsm_tree::{AbstractTree, Guard, Slice};
 
 use crate::batch::Space;
 use crate::bodies::{Bodies, End, Files};
-use crate::body::Entry;
+use crate::body::{Ahead, BodyFile, Entry};
 use crate::places::{Place, Spot};
 use crate::store::{Inner, StoreError};
 
@@ -70,6 +70,11 @@ impl View {
         View { sight, store }
     }
 
+    /// The number of the last group of changes that it sees.
+    pub(crate) fn until(&self) -> u64 {
+        self.sight.until
+    }
+
     /// A decoded record as this view sees it.
     pub(crate) fn cached(&self, key: &[u8]) -> Option<SharedRecord> {
         self.store.cache.get(key, self.sight.until)
@@ -109,7 +114,9 @@ impl View {
             }
         }
         let place = self.get(Space::Records, key)?;
-        place.map(|place| self.entry_of(key, &place)).transpose()
+        let entry = place.map(|place| self.entry(parse_place(&place)?));
+        let own = entry.map(|entry| of_record(key, entry?));
+        own.transpose()
     }
 
     /// A record's body as this view sees it; one that was erased since may be missing.
@@ -126,31 +133,40 @@ impl View {
         from: Bound<Vec<u8>>,
         to: Bound<Vec<u8>>,
     ) -> impl Iterator<Item = Result<Entry, StoreError>> {
-        self.range(Space::Records, from, to).map(|row| {
+        let mut ahead = Ahead::default();
+        self.range(Space::Records, from, to).map(move |row| {
             let (key, place) = row?;
-            self.entry_of(&key, &place)
+            let place = parse_place(&place)?;
+            let entry = self.file(place)?.read_on(place, &mut ahead);
+            of_record(&key, entry.map_err(unread)?)
         })
-    }
-
-    fn entry_of(&self, key: &[u8], place: &[u8]) -> Result<Entry, StoreError> {
-        let entry = self.entry(parse_place(place)?)?;
-        match entry.key() == key {
-            true => Ok(entry),
-            false => Err(StoreError::Damaged(
-                "the place of a body holds that of another record".to_owned(),
-            )),
-        }
     }
 
     fn entry(&self, place: Place) -> Result<Entry, StoreError> {
+        self.file(place)?.read(place).map_err(unread)
+    }
+
+    fn file(&self, place: Place) -> Result<&BodyFile, StoreError> {
         let file = self.sight.files.get(&place.file);
-        let file = file.ok_or_else(|| no_place(place))?;
-        file.read(place).map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-                StoreError::Damaged(error.to_string())
-            }
-            _ => StoreError::Io(error),
-        })
+        file.map(AsRef::as_ref).ok_or_else(|| no_place(place))
+    }
+}
+
+fn of_record(key: &[u8], entry: Entry) -> Result<Entry, StoreError> {
+    match entry.key() == key {
+        true => Ok(entry),
+        false => Err(StoreError::Damaged(
+            "the place of a body holds that of another record".to_owned(),
+        )),
+    }
+}
+
+fn unread(error: io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+            StoreError::Damaged(error.to_string())
+        }
+        _ => StoreError::Io(error),
     }
 }
 

@@ -11,6 +11,9 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 /// The ids of a collection fall into so many buckets. A million records make some 240 a bucket.
 pub const BUCKETS: usize = 4096;
 
+/// Room for the bytes of a usual image.
+const IMAGE_BYTES: usize = 2_048;
+
 /// The bucket of an id: the same on both sides, whatever the shard keys are.
 pub(crate) fn bucket_of(id: &RecordId) -> usize {
     (xxh3_64(id.as_str().as_bytes()) % BUCKETS as u64) as usize
@@ -72,7 +75,7 @@ impl Sums {
 }
 
 pub(crate) fn digest(image: &Record) -> u128 {
-    let mut bytes = Vec::with_capacity(512);
+    let mut bytes = Vec::with_capacity(IMAGE_BYTES);
     put_text(&mut bytes, image.key.collection.name());
     put_text(&mut bytes, image.key.id.as_str());
     put_revision(&mut bytes, image.header.revision);
@@ -111,7 +114,7 @@ fn put_content(bytes: &mut Vec<u8>, content: &Content) {
 fn put_fields(bytes: &mut Vec<u8>, fields: &Fields) {
     put_length(bytes, fields.len());
     for (field, value) in fields.iter() {
-        put_text(bytes, field.name());
+        bytes.push(field.number());
         put_value(bytes, value);
     }
 }
@@ -129,7 +132,9 @@ fn put_value(bytes: &mut Vec<u8>, value: &Value) {
         }
         Value::Decimal(number) => {
             bytes.push(b'd');
-            put_text(bytes, &number.normalize().to_string());
+            let number = number.normalize();
+            bytes.extend_from_slice(&number.mantissa().to_le_bytes());
+            bytes.extend_from_slice(&number.scale().to_le_bytes());
         }
         Value::Timestamp(moment) => {
             bytes.push(b'm');

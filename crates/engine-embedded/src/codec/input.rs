@@ -112,6 +112,11 @@ impl<'a> Input<'a> {
     }
 
     pub(super) fn content(&mut self) -> Read<Content> {
+        self.content_of(|_| true)
+    }
+
+    /// With these fields alone.
+    pub(super) fn content_of(&mut self, is_wanted: impl Fn(Field) -> bool) -> Read<Content> {
         match self.byte()? {
             0 => Ok(Content::Removed),
             1 => {
@@ -120,6 +125,10 @@ impl<'a> Input<'a> {
                 for _ in 0..count {
                     let field =
                         Field::from_number(self.byte()?).ok_or(Damaged("a field is unknown"))?;
+                    if !is_wanted(field) {
+                        self.skip_value(0)?;
+                        continue;
+                    }
                     let value = self.value(0)?;
                     fields
                         .insert(field, value)
@@ -170,6 +179,35 @@ impl<'a> Input<'a> {
             8 => Value::Blob(self.bytes()?.to_vec()),
             _ => return Err(Damaged("a value has an unknown tag")),
         })
+    }
+
+    fn skip_value(&mut self, depth: u32) -> Read<()> {
+        if depth > DEPTH_MAX {
+            return Err(Damaged("a value is nested too deep"));
+        }
+        match self.byte()? {
+            1 | 5 | 8 => drop(self.bytes()?),
+            2 | 4 => drop(self.number()?),
+            3 => {
+                self.byte()?;
+                self.number()?;
+            }
+            6 => {
+                for _ in 0..self.count()? {
+                    if self.bytes()?.is_empty() {
+                        self.byte()?;
+                    }
+                    self.skip_value(depth + 1)?;
+                }
+            }
+            7 => {
+                for _ in 0..self.count()? {
+                    self.skip_value(depth + 1)?;
+                }
+            }
+            _ => return Err(Damaged("a value has an unknown tag")),
+        }
+        Ok(())
     }
 
     pub(super) fn map_key(&mut self) -> Read<String> {
