@@ -90,14 +90,23 @@ async fn carry_out(command: &MoveCommand, out: &mut dyn Write) -> Result<ExitCod
             named,
             time,
             by_hand,
+            within,
         } => {
             let when = match by_hand {
                 true => Some("by hand".to_owned()),
                 false => time.when(),
             };
-            ask(named, Asked::Cutover { when }, out).await?;
+            let freeze_ms_max = within.freeze_ms_max;
+            let asked = Asked::Cutover {
+                when,
+                freeze_ms_max,
+            };
+            ask(named, asked, out).await?;
         }
-        MoveCommand::Rollback(named) => ask(named, Asked::Rollback {}, out).await?,
+        MoveCommand::Rollback { named, within } => {
+            let freeze_ms_max = within.freeze_ms_max;
+            ask(named, Asked::Rollback { freeze_ms_max }, out).await?;
+        }
         MoveCommand::Complete { named, grace, keep } => {
             let grace = match keep {
                 true => Some("keep".to_owned()),

@@ -171,6 +171,11 @@ impl Place {
         );
         let early = ["move", "complete", "--name", "carts-1"];
         self.is_refused(&early, "has not cut over yet", "abort it")?;
+        let cutover = ["move", "cutover", "--name", "carts-1", "--freeze-ms-max"];
+        let at_once = [&cutover[..], &["0"]].concat();
+        self.is_refused(&at_once, "a freeze of 0 ms", "choose 1 to")?;
+        let later = [&cutover[..], &["500", "--when-ready"]].concat();
+        self.is_refused(&later, "asked for now", "cut over by hand")?;
         self.bring("carts-1", "cutover", "ready", "settling")?;
         self.succeeds(&["move", "certificate", "--verify", "--name", "carts-1"])?;
         let written = r#"caravan_engine_commits_total{shard="shard-2"}"#;

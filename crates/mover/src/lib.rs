@@ -59,8 +59,8 @@ pub use plan::{
 };
 pub use preflight::{Shards, preflight};
 pub use record::{
-    FeltBefore, GivenUp, MoveState, Shown, ask, complete, set_cutover_time, set_pace, set_throttle,
-    set_to_copy, status,
+    FeltBefore, GivenUp, MoveState, Shown, ask, ask_within, complete, set_cutover_time, set_pace,
+    set_throttle, set_to_copy, status,
 };
 pub use registry::{
     MOVES_LISTED_MAX, MOVES_NAME, MOVES_RUNNING_MAX, check, list, list_unless, start, start_with,

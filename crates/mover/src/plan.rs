@@ -7,7 +7,7 @@ use layout::{Collection, Scope, ShardKey, SlotRange};
 use router::{CollectionMap, Edit, ShardName};
 use serde::{Deserialize, Serialize};
 
-use crate::error::MoveError;
+use crate::error::{MoveError, Unfit};
 
 /// The longest name of a move: its feeds are named after it.
 pub const MOVE_NAME_BYTES_MAX: usize = 80;
@@ -203,6 +203,14 @@ impl fmt::Display for MoveName {
 }
 
 impl Plan {
+    pub(crate) fn check_budget(&self) -> Result<(), Unfit> {
+        let freeze_ms_max = self.freeze_ms_max;
+        match (1..=FREEZE_MS_MAX).contains(&freeze_ms_max) {
+            true => Ok(()),
+            false => Err(Unfit::Budget { freeze_ms_max }),
+        }
+    }
+
     /// The keys of it, as both ends name them: what is frozen and fenced.
     pub fn scope(&self) -> &Scope {
         match &self.moved {

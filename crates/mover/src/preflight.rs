@@ -10,7 +10,7 @@ use layout::{Collection, Scope, Slot};
 use router::{CollectionMap, Cut, Map, MapError, ShardName};
 
 use crate::error::{MoveError, Unfit};
-use crate::plan::{End, FREEZE_MS_MAX, Moved, Plan, overlap};
+use crate::plan::{End, Moved, Plan, overlap};
 use crate::side::{Role, Side};
 
 pub(crate) use whole::PIECES_MAX;
@@ -19,10 +19,7 @@ pub type Shards = BTreeMap<ShardName, Arc<dyn Engine>>;
 
 /// Everything but other moves, which the registry knows.
 pub async fn preflight(plan: &Plan, map: &Map, shards: &Shards) -> Result<(), MoveError> {
-    if !(1..=FREEZE_MS_MAX).contains(&plan.freeze_ms_max) {
-        let freeze_ms_max = plan.freeze_ms_max;
-        return Err(Unfit::Budget { freeze_ms_max }.into());
-    }
+    plan.check_budget()?;
     let sources = plan.shards(End::Source);
     if let Some(shard) = plan.shards(End::Target).intersection(&sources).next() {
         let shard = ShardName::clone(shard);

@@ -172,6 +172,17 @@ pub async fn status(
 
 /// Asks for it. Refused, with the reason, where it does not belong.
 pub async fn ask(control: &dyn ControlStore, name: &MoveName, wish: Wish) -> Result<(), MoveError> {
+    ask_within(control, name, wish, None).await
+}
+
+/// The same with another budget for its freezes from now on; `None`: the one it has. Who wants to leave a shard that is
+/// too slow meets a forecast beyond the budget just for that.
+pub async fn ask_within(
+    control: &dyn ControlStore,
+    name: &MoveName,
+    wish: Wish,
+    freeze_ms_max: Option<u64>,
+) -> Result<(), MoveError> {
     let lost = match wish {
         Wish::Rollback => has_lost_its_way_back(control, name).await?,
         Wish::Cutover | Wish::Abort | Wish::Complete => false,
@@ -189,11 +200,13 @@ pub async fn ask(control: &dyn ControlStore, name: &MoveName, wish: Wish) -> Res
                 "the feed that leads back has lost its position: complete it, then move the keys back",
             ));
         }
-        let wish = Some(wish);
-        Ok(MoveState {
-            wish,
-            ..state.clone()
-        })
+        let mut wished = state.clone();
+        wished.wish = Some(wish);
+        if let Some(freeze_ms_max) = freeze_ms_max {
+            wished.plan.freeze_ms_max = freeze_ms_max;
+            wished.plan.check_budget()?;
+        }
+        Ok(wished)
     })
     .await
 }

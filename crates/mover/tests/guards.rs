@@ -13,8 +13,8 @@ use engine_api::{
 };
 use layout::{Collection, Scope};
 use mover::{
-    Direction, MoveError, MoveName, Moved, Mover, Pace, Phase, Plan, Unfit, Wish, ask, certificate,
-    check, list, list_unless, set_pace, start, status,
+    Direction, FREEZE_MS_MAX, MoveError, MoveName, Moved, Mover, Pace, Phase, Plan, Unfit, Wish,
+    ask, ask_within, certificate, check, list, list_unless, set_pace, start, status,
 };
 use router::Edit;
 use support::{Shop, Wire, cart_key, keep, moving_cart, name, shard, slots};
@@ -236,6 +236,38 @@ async fn nothing_is_frozen_while_the_stores_are_too_slow_for_the_budget() {
     let state = shop.state().await;
     assert!(state.shown.forecast.unwrap().total_us < 100_000);
     assert!(state.shown.freeze_ms.unwrap() <= 100);
+}
+
+/// Who leaves a shard because it is slow would never get away within a budget that was made for a fast one.
+#[tokio::test(start_paused = true)]
+async fn a_rollback_from_stores_that_are_too_slow_for_the_budget_is_given_a_larger_one() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut mover = shop.mover_over(&wire);
+    shop.cut_over(&mut mover).await;
+    let control = shop.control.as_ref();
+    for budget in [0, FREEZE_MS_MAX + 1] {
+        let refused = ask_within(control, &name(), Wish::Rollback, Some(budget)).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("choose 1 to"), "{refused}");
+        assert_eq!(shop.state().await.wish, None, "nothing is asked for");
+    }
+    wire.slow_down(30);
+    shop.ask(Wish::Rollback).await;
+    pass_for(&mut mover, Duration::from_secs(60), async || {
+        assert!(!shop.is_frozen().await);
+    })
+    .await;
+    let why = shop.state().await.given_up.unwrap().why;
+    assert!(why.contains("another --freeze-ms-max"), "{why}");
+    let asked = ask_within(control, &name(), Wish::Rollback, Some(20_000)).await;
+    asked.unwrap();
+    shop.drive(&mut mover, "rolled back").await;
+    let certificate = certificate(control, &name(), Direction::Rollback).await;
+    let content = certificate.unwrap().unwrap().content;
+    assert_eq!(content.plan.freeze_ms_max, 20_000);
+    assert!(content.freeze_ms > Some(100), "{content:?}");
 }
 
 /// A notice that waited long for a process that died is given anew: nobody looks often because of it any more.

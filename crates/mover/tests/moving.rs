@@ -412,6 +412,31 @@ async fn a_copy_that_shoppers_feel_slows_down_and_says_why_until_they_do_not() {
     shop.judge("throttled").await;
 }
 
+/// Nobody else waits for the connections of this process.
+#[tokio::test(start_paused = true)]
+async fn a_copy_does_not_slow_down_for_reads_that_wait_for_its_own_puts() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut mover = shop.mover_over(&wire);
+    shop.drive(&mut mover, "ready").await;
+    wire.narrow(20);
+    let writers = shop.writers();
+    let copied = shop.state().await.shown.records_copied;
+    for _ in 0..100 {
+        mover.pass().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let shown = shop.state().await.shown;
+    assert!(shown.records_copied > copied, "{shown:?}");
+    assert!(shown.pacing.engine_us.is_some(), "{shown:?}");
+    assert_eq!(shown.pacing.records_per_second, None, "{shown:?}");
+    wire.narrow(0);
+    shop.cut_over(&mut mover).await;
+    writers.stop().await;
+    shop.judge("a narrow way").await;
+}
+
 /// A process that serves nobody sees how busy the engines are.
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_makes_the_engines_slow_slows_down_and_says_why_until_they_are_not() {

@@ -71,8 +71,15 @@ pub enum Asked {
         /// `None`: now. Otherwise `ready`, a time of day as `03:00`, or `by hand`.
         #[serde(default)]
         when: Option<String>,
+        /// Another budget than the one it has; only for a cutover now.
+        #[serde(default)]
+        freeze_ms_max: Option<u64>,
     },
-    Rollback {},
+    Rollback {
+        /// Another budget than the one it has.
+        #[serde(default)]
+        freeze_ms_max: Option<u64>,
+    },
     Complete {
         /// What becomes of the source: `10m`, `keep`; `None`: what the process that works for it has set.
         #[serde(default)]
@@ -250,11 +257,20 @@ mod tests {
                 p99_ms_max: None,
                 reason: Some("quietly".to_owned()),
             }),
-            ask(Asked::Cutover { when: None }),
+            ask(Asked::Cutover {
+                when: None,
+                freeze_ms_max: Some(500),
+            }),
             ask(Asked::Cutover {
                 when: Some("03:00".to_owned()),
+                freeze_ms_max: None,
             }),
-            ask(Asked::Rollback {}),
+            ask(Asked::Rollback {
+                freeze_ms_max: None,
+            }),
+            ask(Asked::Rollback {
+                freeze_ms_max: Some(2_000),
+            }),
             ask(Asked::Complete { grace: None }),
             ask(Asked::Complete {
                 grace: Some("10m".to_owned()),

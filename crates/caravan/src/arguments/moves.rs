@@ -80,9 +80,16 @@ pub enum MoveCommand {
         /// Withdraw what was said with --when-ready or --at
         #[arg(long, conflicts_with_all = ["when_ready", "at"])]
         by_hand: bool,
+        #[command(flatten)]
+        within: Within,
     },
     /// Give the keys back to the source, after a cutover
-    Rollback(NamedMoves),
+    Rollback {
+        #[command(flatten)]
+        named: NamedMoves,
+        #[command(flatten)]
+        within: Within,
+    },
     /// Let the target keep the keys; there is no way back any more, and after a grace the source is cleaned of them
     Complete {
         #[command(flatten)]
@@ -169,6 +176,14 @@ pub struct NamedMove {
     /// Print for programs
     #[arg(long)]
     pub json: bool,
+}
+
+/// How long the freeze that is asked for may take.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Within {
+    /// How long shoppers' requests may be held from now on, instead of what was said when the move was started
+    #[arg(long, value_name = "N")]
+    pub freeze_ms_max: Option<u64>,
 }
 
 /// When a move cuts over without anybody asking.

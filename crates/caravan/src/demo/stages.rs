@@ -19,6 +19,14 @@ const COLLECTIONS: [&str; 2] = ["carts", "orders"];
 
 /// How long one stage may take before something is wrong.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Within what was said when the moves were started.
+const CUTOVER: Asked = Asked::Cutover {
+    when: None,
+    freeze_ms_max: None,
+};
+const ROLLBACK: Asked = Asked::Rollback {
+    freeze_ms_max: None,
+};
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 pub fn perform(
@@ -46,15 +54,15 @@ pub fn perform(
     stage
         .show
         .say("both are ready: copied, compared, and the way back rehearsed")?;
-    stage.bring(&first, Some(Asked::Cutover { when: None }), "settling")?;
+    stage.bring(&first, Some(CUTOVER), "settling")?;
     stage.told("cut over", &first)?;
     stage.watch(&first)?;
-    stage.bring(&first, Some(Asked::Rollback {}), "rolled back")?;
+    stage.bring(&first, Some(ROLLBACK), "rolled back")?;
     stage.told("rolled back", &first)?;
     stage.watch(&first)?;
     let second = stage.start("2", name)?;
     stage.bring(&second, None, "ready")?;
-    stage.bring(&second, Some(Asked::Cutover { when: None }), "settling")?;
+    stage.bring(&second, Some(CUTOVER), "settling")?;
     stage.told("cut over again", &second)?;
     stage.watch(&second)?;
     stage.bring(&second, Some(Asked::Complete { grace: None }), "completed")?;

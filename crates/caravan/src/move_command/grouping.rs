@@ -39,14 +39,14 @@ pub async fn all(counter: &Counter) -> Result<Vec<Seen>> {
 pub fn is_done(phase: &Phase, asked: &Asked) -> bool {
     match (asked, phase) {
         (
-            Asked::Cutover { when: None },
+            Asked::Cutover { when: None, .. },
             Phase::Settling { .. }
             | Phase::Resting { .. }
             | Phase::Cleaning { .. }
             | Phase::Cleaned { .. }
             | Phase::Completed { .. },
         )
-        | (Asked::Rollback {}, Phase::RolledBack { .. })
+        | (Asked::Rollback { .. }, Phase::RolledBack { .. })
         | (
             Asked::Complete { .. },
             Phase::Cleaning { .. } | Phase::Cleaned { .. } | Phase::Completed { .. },
@@ -55,7 +55,7 @@ pub fn is_done(phase: &Phase, asked: &Asked) -> bool {
         | (Asked::Abort {}, Phase::Aborted { .. }) => true,
         (
             Asked::Cutover { .. }
-            | Asked::Rollback {}
+            | Asked::Rollback { .. }
             | Asked::Complete { .. }
             | Asked::Abort {}
             | Asked::Pause {}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use async_trait::async_trait;
 use engine_api::{ControlStore, EngineError, RealWorld, Remedy, World};
 use mover::{Certificate, Direction, Grace, MoveError, MoveName, Pace, Throttle, Wish};
@@ -20,6 +20,8 @@ use crate::map_command;
 use crate::shards::{Ground, Layouts, OpenShards, Shards};
 
 /// Why it is throttled, if nobody says.
+const BUDGET_IS_FOR_NOW: &str =
+    "freeze_ms_max goes with a cutover that is asked for now: leave it out, or cut over by hand";
 const THROTTLED_BY_OPERATOR: &str = "the operator asked for it";
 
 #[derive(Debug)]
@@ -141,8 +143,8 @@ impl OwnDesk {
     async fn ask(&self, name: &MoveName, asked: Asked) -> Result<Value, Refusal> {
         let control = self.control().await?;
         let control = control.as_ref();
-        let wish = async |wish: Wish| {
-            let asked = mover::ask(control, name, wish).await;
+        let wish = async |wish: Wish, freeze_ms_max: Option<u64>| {
+            let asked = mover::ask_within(control, name, wish, freeze_ms_max).await;
             let wished = wish.name();
             asked.map(|()| {
                 format!("it is to be {wished}; caravan move status shows what comes of it")
@@ -174,8 +176,18 @@ impl OwnDesk {
                 let set = mover::set_throttle(control, name, throttle).await;
                 set.map(|()| said)
             }
-            Asked::Cutover { when: None } => wish(Wish::Cutover).await,
-            Asked::Cutover { when: Some(when) } => {
+            Asked::Cutover {
+                when: None,
+                freeze_ms_max,
+            } => wish(Wish::Cutover, freeze_ms_max).await,
+            Asked::Cutover {
+                when: Some(_),
+                freeze_ms_max: Some(_),
+            } => return Err(invalid(anyhow!(BUDGET_IS_FOR_NOW))),
+            Asked::Cutover {
+                when: Some(when),
+                freeze_ms_max: None,
+            } => {
                 let time = cutover_time(&when).map_err(invalid)?;
                 let set = mover::set_cutover_time(control, name, time).await;
                 set.map(|()| match time {
@@ -183,14 +195,14 @@ impl OwnDesk {
                     None => "it cuts over when somebody asks".to_owned(),
                 })
             }
-            Asked::Rollback {} => wish(Wish::Rollback).await,
+            Asked::Rollback { freeze_ms_max } => wish(Wish::Rollback, freeze_ms_max).await,
             Asked::Complete { grace } => {
                 let grace = grace.map(|text| Grace::parse(&text)).transpose();
                 let grace = grace.map_err(|error| invalid(error.into()))?;
                 let set = mover::complete(control, name, grace).await;
                 set.map(|()| format!("is to be {}", Wish::Complete.name()))
             }
-            Asked::Abort {} => wish(Wish::Abort).await,
+            Asked::Abort {} => wish(Wish::Abort, None).await,
         };
         let said = said.map_err(refused)?;
         Ok(told(name, format!("{name}: {said}")))
@@ -304,7 +316,16 @@ impl Task {
                     };
                     format!("throttle {name}: {throttle}")
                 }
-                Asked::Cutover { when: Some(when) } => format!("cutover {name}: {when}"),
+                Asked::Cutover {
+                    when: Some(when), ..
+                } => format!("cutover {name}: {when}"),
+                Asked::Cutover {
+                    freeze_ms_max: Some(ms),
+                    ..
+                }
+                | Asked::Rollback {
+                    freeze_ms_max: Some(ms),
+                } => format!("{} {name} within {ms} ms", asked.name()),
                 asked => format!("{} {name}", asked.name()),
             },
             Task::AddShard => "add a shard".to_owned(),

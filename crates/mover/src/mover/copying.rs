@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use engine_api::{Engine, Generation};
 use feed::{Cargo, Feed, FeedConfig, FeedError};
-use futures::future::join;
 
 use super::pacing::Backlog;
 use super::{Pass, Runner, stepped};
@@ -109,17 +108,9 @@ impl Runner<'_> {
             return Ok(Fed::Throttled { ms });
         }
         let (began, copied) = (self.config.world.elapsed(), self.copied());
-        let probe = self.probe().await?;
-        let probing = async {
-            match &probe {
-                Some(probe) => Some(probe.read().await),
-                None => None,
-            }
-        };
-        // The read comes second: it shares the engines with what the pass has begun.
-        let (fed, probed) = join(self.pass_forward(self.piece()), probing).await;
-        if let Some(probed) = probed {
-            self.work.pace.probes.add(probed);
+        let fed = self.pass_forward(self.piece()).await;
+        if let Ok(fed) = fed {
+            self.probe_after(fed).await?;
         }
         self.work.pace.backlog = match fed {
             Ok(Fed::Behind) => Backlog::Some,

@@ -43,7 +43,7 @@ impl Runner<'_> {
     /// Nothing is frozen, and the wish stands: it is tried again after a while.
     pub(super) async fn postpone(&mut self, forecast: &Forecast) -> Result<Pass, MoveError> {
         let why = format!(
-            "the freeze would take about {} ms ({}), its budget is {} ms: it is tried again by itself",
+            "the freeze would take about {} ms ({}), its budget is {} ms: it is tried again by itself, or asked for with another --freeze-ms-max",
             forecast.total_us / 1_000,
             forecast.parts,
             self.plan().freeze_ms_max

@@ -1,7 +1,8 @@
-//! How busy both engines are: one record is read beside the copy, again and again, and the time it takes.
+//! How busy both engines are: one record is read between two pieces of the copy, and the time it takes.
 //!
 //! Shoppers of other processes are not seen here, and a process that only moves serves none: what they share with the
-//! copy are the engines.
+//! copy are the engines. A read beside the copy would wait for the copy's own puts, in the connections of this process,
+//! which nobody else feels: every copy would look like too much, however slow.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +10,13 @@ use std::time::Duration;
 use engine_api::{Engine, Freshness, ReadContext, RecordKey, Scan, World};
 
 use super::Runner;
+use super::copying::Fed;
 use crate::error::MoveError;
 use crate::plan::End;
 
 /// Reads of each side before the copy begins.
 const READS_AT_REST: usize = 9;
-/// Fewer in a window tell nothing.
+/// Fewer in a window tell nothing. After a piece that more follow so many are made: on a slow engine it takes the window.
 const READS_LEAST: usize = 3;
 /// More in a window are not kept.
 const READS_MAX: usize = 256;
@@ -104,6 +106,21 @@ impl Runner<'_> {
             at_rest.add(probe.read().await);
         }
         Ok(at_rest.slower_us())
+    }
+
+    /// Some reads after a piece of the copy that more follow, or one where little is copied.
+    pub(super) async fn probe_after(&mut self, fed: Fed) -> Result<(), MoveError> {
+        let reads = match fed {
+            Fed::Behind => READS_LEAST,
+            Fed::Waits | Fed::CaughtUp | Fed::Throttled { .. } => 1,
+        };
+        let Some(probe) = self.probe().await? else {
+            return Ok(());
+        };
+        for _ in 0..reads {
+            self.work.pace.probes.add(probe.read().await);
+        }
+        Ok(())
     }
 
     /// A read of some record that is moved; none if the first page of the source had none when this process looked.

@@ -33,6 +33,9 @@ pub struct Wire {
     calls: AtomicI64,
     /// Every call takes so long.
     slow_ms: AtomicI64,
+    /// Every put takes so long, and whatever is read meanwhile waits as long: there is one connection.
+    narrow_ms: AtomicI64,
+    puts_under_way: AtomicI64,
     /// What the next read of the source's journal shows at its end, and never happened.
     phantom: Mutex<Option<JournalEvent>>,
     /// What happens before the next call of this name, once.
@@ -65,6 +68,8 @@ impl Wire {
             lose_every: AtomicI64::new(0),
             calls: AtomicI64::new(0),
             slow_ms: AtomicI64::new(0),
+            narrow_ms: AtomicI64::new(0),
+            puts_under_way: AtomicI64::new(0),
             phantom: Mutex::default(),
             happenings: Mutex::default(),
             strays: Mutex::default(),
@@ -117,6 +122,15 @@ impl Wire {
 
     pub fn slow_down(&self, ms: i64) {
         self.slow_ms.store(ms, Ordering::SeqCst);
+    }
+
+    pub fn narrow(&self, ms: i64) {
+        self.narrow_ms.store(ms, Ordering::SeqCst);
+    }
+
+    async fn pass_narrow(&self) {
+        let ms = u64::try_from(self.narrow_ms.load(Ordering::SeqCst)).unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
     }
 
     pub fn lose_every(&self, calls: i64) {
@@ -238,6 +252,9 @@ impl Engine for Side {
     }
 
     async fn apply(&self, change: Change, context: WriteContext) -> Result<Outcome, EngineError> {
+        self.wire.puts_under_way.fetch_add(1, Ordering::SeqCst);
+        self.wire.pass_narrow().await;
+        self.wire.puts_under_way.fetch_sub(1, Ordering::SeqCst);
         self.call("apply", self.memory.apply(change, context)).await
     }
 
@@ -255,6 +272,9 @@ impl Engine for Side {
         key: &RecordKey,
         context: ReadContext,
     ) -> Result<Option<Record>, EngineError> {
+        if self.wire.puts_under_way.load(Ordering::SeqCst) > 0 {
+            self.wire.pass_narrow().await;
+        }
         self.call("get", self.memory.get(key, context)).await
     }
 
