@@ -86,15 +86,15 @@ pub fn run(size: Size, binary: Option<&Path>) -> anyhow::Result<Vec<Finding>> {
     let binary = binary.map_or_else(caravan_beside, |binary| Ok(binary.to_owned()))?;
     let folder = tempfile::tempdir_in(".").context("no room for the benchmark's data here")?;
     let mut findings = Vec::new();
-    let embedded = Place::embedded(&binary, &folder.path().join("shop"))?;
-    under_load(&embedded, size.orders, size, |stage| {
+    let mut embedded = Place::embedded(&binary, &folder.path().join("shop"))?;
+    under_load(&mut embedded, size.orders, size, |stage| {
         findings.extend(stage.throttling()?);
         findings.extend(stage.cutovers("embedded")?);
         Ok(())
     })?;
     drop(embedded);
-    let mongo = Place::mongo(&binary, folder.path())?;
-    under_load(&mongo, size.mongo_orders, size, |stage| {
+    let mut mongo = Place::mongo(&binary, folder.path())?;
+    under_load(&mut mongo, size.mongo_orders, size, |stage| {
         findings.extend(stage.cutovers("MongoDB")?);
         Ok(())
     })?;
@@ -103,7 +103,7 @@ pub fn run(size: Size, binary: Option<&Path>) -> anyhow::Result<Vec<Finding>> {
 
 /// A shop with so many orders, and shoppers in it, while `story` is told.
 fn under_load(
-    place: &Place,
+    place: &mut Place,
     orders: u64,
     size: Size,
     story: impl FnOnce(&Stage<'_>) -> anyhow::Result<()>,
@@ -112,6 +112,8 @@ fn under_load(
     fill::products(place.address(), &shop)?;
     shop.order_ids = fill::orders(place.address(), &shop, orders)?;
     shop.cart_ids = fill::carts(place.address(), &shop, size.users)?;
+    place.part_orders()?;
+    let place = &*place;
     let callers = Shoppers::on_connections(&shop, MIX, CONNECTIONS);
     let (closed, _) = load::closed(place.address(), callers, Some(size.capacity))?;
     let rate = ((closed.rate() * LOAD_SHARE) as u64).max(1);

@@ -18,6 +18,8 @@ use crate::report::{Finding, Goal};
 
 const MEGABYTES_MOST: f64 = 200.0;
 const MEGABYTE: f64 = 1_000_000.0;
+/// The test servers keep little of their journal, and a copy of this size outlasts it.
+const OPLOG_MEGABYTES: f64 = 4_000.0;
 /// Documents in one insertion while the source is filled.
 const FILL_AT_ONCE: u64 = 1_000;
 
@@ -53,6 +55,8 @@ pub fn move_alone(orders: u64) -> anyhow::Result<()> {
     runtime.block_on(async {
         let set = testbed::mongo(Members::One).map_err(|error| anyhow!("{error}"))?;
         let client = mongodb::Client::with_uri_str(set.uri()).await?;
+        let resize = doc! { "replSetResizeOplog": 1, "size": OPLOG_MEGABYTES };
+        client.database("admin").run_command(resize).await?;
         let names = ["source", "target"].map(|side| set.database(&format!("alone-{side}")));
         let [source, target] = [
             Arc::new(open_mongo(&set, &names[0]).await?),

@@ -38,7 +38,7 @@ use table::Table;
 const SECONDS_A_DAY: u64 = 24 * 60 * 60;
 
 /// What is moved is to stay small, and the slower of two engines has to follow.
-const REST: Duration = Duration::from_millis(20);
+const REST: Duration = Duration::from_millis(60);
 
 /// Cells on one shop: shoppers fill it all the time, and what is moved is to stay small.
 const CELLS_MAX: usize = 10;

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const ATTEMPTS_MAX: u32 = 3;
 /// How long after the end a fault point may still be met.
 const LAST_MOMENT: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
@@ -70,7 +70,7 @@ impl Place {
         let mut strikes = Strikes::of(cell, self);
         loop {
             strikes.look(self, &moving)?;
-            if self.advance(&mut moving)? {
+            if self.advance(&mut moving, &strikes)? {
                 break;
             }
             ensure!(
@@ -141,7 +141,7 @@ impl Place {
     }
 
     /// Looks where it stands and gives the next command. Whether it has ended.
-    fn advance(&self, moving: &mut Moving) -> anyhow::Result<bool> {
+    fn advance(&self, moving: &mut Moving, strikes: &Strikes) -> anyhow::Result<bool> {
         let Some(status) = self.status(&moving.name)? else {
             return Ok(false);
         };
@@ -156,10 +156,12 @@ impl Place {
         }
         if status["wish"].is_null() {
             let (wish, wished_in) = moving.end.wish();
-            match moving.phase.as_str() {
-                phase if phase == wished_in => moving.endings += self.asks(wish, moving)?,
-                "ready" => moving.cutovers += self.asks("cutover", moving)?,
-                _ => {}
+            if moving.phase == wished_in {
+                if strikes.let_it_end() {
+                    moving.endings += self.asks(wish, moving)?;
+                }
+            } else if moving.phase == "ready" {
+                moving.cutovers += self.asks("cutover", moving)?;
             }
         }
         Ok(false)

@@ -57,6 +57,11 @@ impl Strikes {
         self.left > 0 && matches!(self.cell, Cell::At { .. })
     }
 
+    /// A move in which nobody has been killed at random yet goes on until somebody is: a quick one would be over before.
+    pub fn let_it_end(&self) -> bool {
+        self.cell != Cell::Random || !self.struck.is_empty()
+    }
+
     fn at_the_step(
         &mut self,
         place: &mut Place,
