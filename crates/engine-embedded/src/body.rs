@@ -30,8 +30,10 @@ pub(crate) const DRAFT: &str = "draft";
 /// memory in pieces as large, and a read finds one of a few instead of one of many thousand pages.
 const WRITE_BYTES: usize = 2 * 1024 * 1024;
 
-/// What is read at once where bodies are asked for in the order in which they lie.
-const AHEAD_BYTES: usize = 64 * 1024;
+/// What is read at once where bodies are asked for one after the other that lie near each other.
+const BLOCK_BYTES: u32 = 64 * 1024;
+/// And how much of it before the body that is asked for: those of one group lie in any order.
+const BEFORE_BYTES: u32 = 16 * 1024;
 
 const FILES_ARE_BOUNDED: &str = "writers wait for a checkpoint long before";
 const NO_PANIC: &str = "no code panics while it holds the lock";
@@ -75,23 +77,28 @@ impl Chunk {
     }
 }
 
-/// What somebody who asks for one body after the other has read beyond the last one. Bodies of a copy lie in the order of
-/// their keys; elsewhere they may lie anywhere, and nothing is read ahead.
+/// What somebody who asks for one body after the other has read around the last one. Bodies of a copy lie nearly in the
+/// order of their keys; elsewhere they may lie anywhere, and each is read by itself.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct Around {
     block: Option<Arc<Chunk>>,
-    /// Where the last body ended.
-    end: Option<(u32, u32)>,
+    last: Option<Place>,
 }
 
-impl Ahead {
-    fn holds(&self, place: Place) -> Option<&Arc<Chunk>> {
-        let is_held = |block: &&Arc<Chunk>| {
+impl Around {
+    fn held(&self, place: Place) -> Option<&Arc<Chunk>> {
+        let holds = |block: &&Arc<Chunk>| {
             let start = place.offset.checked_sub(block.start);
             let end = start.and_then(|start| start.checked_add(place.bytes));
             block.file == place.file && end.is_some_and(|end| end <= block.bytes())
         };
-        self.block.as_ref().filter(is_held)
+        self.block.as_ref().filter(holds)
+    }
+
+    fn is_near(&self, place: Place) -> bool {
+        let near = |last: Place| last.offset.abs_diff(place.offset) < BLOCK_BYTES;
+        let same_file = self.last.filter(|last| last.file == place.file);
+        same_file.is_some_and(near)
     }
 }
 
@@ -139,24 +146,19 @@ impl BodyFile {
     }
 
     /// The same for somebody who asks for many.
-    pub(crate) fn read_on(&self, place: Place, ahead: &mut Ahead) -> io::Result<Entry> {
+    pub(crate) fn read_on(&self, place: Place, around: &mut Around) -> io::Result<Entry> {
         let BodyFile::Disk(file) = self else {
             return self.read(place);
         };
-        let follows = ahead.end == Some((place.file, place.offset));
-        ahead.end = place
-            .offset
-            .checked_add(place.bytes)
-            .map(|end| (place.file, end));
-        if ahead.holds(place).is_none() {
-            if !follows {
+        let is_near = around.is_near(place);
+        around.last = Some(place);
+        if around.held(place).is_none() {
+            if !is_near {
                 return self.read(place);
             }
-            let bytes = read_up_to(file, place.offset, AHEAD_BYTES.max(place.bytes as usize))?;
-            let (file, start) = (place.file, place.offset);
-            ahead.block = Some(Arc::new(Chunk { file, start, bytes }));
+            around.block = Some(Arc::new(read_block(file, place)?));
         }
-        let block = ahead.holds(place).cloned();
+        let block = around.held(place).cloned();
         let entry = block.and_then(|block| Entry::within(block, place));
         entry.filter(Entry::is_whole).ok_or_else(|| damaged(place))
     }
@@ -214,19 +216,19 @@ impl BodyFile {
     }
 }
 
-/// So many bytes from here on, or those that are left.
-fn read_up_to(file: &File, offset: u32, bytes_max: usize) -> io::Result<Vec<u8>> {
-    let (mut bytes, mut read) = (vec![0; bytes_max], 0);
-    while read < bytes_max {
-        match file.read_at(&mut bytes[read..], u64::from(offset) + read as u64) {
-            Ok(0) => break,
-            Ok(more) => read += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    bytes.truncate(read);
-    Ok(bytes)
+/// What lies around the place, as far as the file goes.
+fn read_block(file: &File, place: Place) -> io::Result<Chunk> {
+    let start = place.offset.saturating_sub(BEFORE_BYTES);
+    let end = u64::from(place.offset) + u64::from(place.bytes.max(BLOCK_BYTES - BEFORE_BYTES));
+    let end = end.min(file.metadata()?.len());
+    let length = end.saturating_sub(u64::from(start));
+    let mut bytes = vec![0; usize::try_from(length).expect("two bodies are far less")];
+    file.read_exact_at(&mut bytes, u64::from(start))?;
+    Ok(Chunk {
+        file: place.file,
+        start,
+        bytes,
+    })
 }
 
 pub(crate) fn path_of(folder: &Path, number: u32) -> PathBuf {

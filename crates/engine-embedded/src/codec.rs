@@ -48,30 +48,7 @@ pub(crate) fn encode_record<'a>(
 }
 
 pub(crate) fn decode_record(collection: Collection, id: RecordId, bytes: &[u8]) -> Read<Record> {
-    let mut input = Input(bytes);
-    if input.byte()? != RECORD_FORMAT {
-        return Err(Damaged("a record has an unknown format"));
-    }
-    let shard_key = input.shard_key(&id)?;
-    let header = Header {
-        revision: input.revision()?,
-        cleared: input.revision()?,
-        content: input.content()?,
-    };
-    let mut parts = BTreeMap::new();
-    while !input.0.is_empty() {
-        let key = input.part_key()?;
-        parts.insert(key, input.part()?);
-    }
-    Ok(Record {
-        key: RecordKey {
-            collection,
-            id,
-            shard_key,
-        },
-        header,
-        parts,
-    })
+    decode_some(collection, id, bytes, |_| true, |_| true)
 }
 
 /// A record without the header fields and the living parts that no row follows from.
@@ -81,6 +58,19 @@ pub(crate) fn decode_root(
     fields: &[Field],
     bytes: &[u8],
 ) -> Read<Record> {
+    let is_wanted = |field| fields.contains(&field);
+    let is_expiry = |key: &PartKey| key.kind() == PartKind::Expiry;
+    decode_some(collection, id, bytes, is_wanted, is_expiry)
+}
+
+/// With these header fields, these living parts, and every removed one.
+fn decode_some(
+    collection: Collection,
+    id: RecordId,
+    bytes: &[u8],
+    has_field: impl Fn(Field) -> bool,
+    has_part: impl Fn(&PartKey) -> bool,
+) -> Read<Record> {
     let mut input = Input(bytes);
     if input.byte()? != RECORD_FORMAT {
         return Err(Damaged("a record has an unknown format"));
@@ -89,17 +79,17 @@ pub(crate) fn decode_root(
     let header = Header {
         revision: input.revision()?,
         cleared: input.revision()?,
-        content: input.content_of(|field| fields.contains(&field))?,
+        content: input.content_of(has_field)?,
     };
     let mut parts = BTreeMap::new();
     while !input.0.is_empty() {
         let key = input.part_key()?;
-        let is_expiry = key.kind() == PartKind::Expiry;
+        let is_wanted = has_part(&key);
         let part = Part {
             revision: input.revision()?,
-            content: input.content_of(|_| is_expiry)?,
+            content: input.content_of(|_| is_wanted)?,
         };
-        if is_expiry || part.content == Content::Removed {
+        if is_wanted || part.content == Content::Removed {
             parts.insert(key, part);
         }
     }

@@ -10,7 +10,7 @@ use lsm_tree::{AbstractTree, Guard, Slice};
 
 use crate::batch::Space;
 use crate::bodies::{Bodies, End, Files};
-use crate::body::{Ahead, BodyFile, Entry};
+use crate::body::{Around, BodyFile, Entry};
 use crate::places::{Place, Spot};
 use crate::store::{Inner, StoreError};
 
@@ -133,11 +133,11 @@ impl View {
         from: Bound<Vec<u8>>,
         to: Bound<Vec<u8>>,
     ) -> impl Iterator<Item = Result<Entry, StoreError>> {
-        let mut ahead = Ahead::default();
+        let mut around = Around::default();
         self.range(Space::Records, from, to).map(move |row| {
             let (key, place) = row?;
             let place = parse_place(&place)?;
-            let entry = self.file(place)?.read_on(place, &mut ahead);
+            let entry = self.file(place)?.read_on(place, &mut around);
             of_record(&key, entry.map_err(unread)?)
         })
     }

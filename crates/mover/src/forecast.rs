@@ -52,9 +52,9 @@ pub(crate) struct Outlook {
     /// Processes that have to acknowledge.
     pub leases: u64,
     pub notice_look_us: u64,
-    /// Records that the proof looks at, and how many of them at once.
+    /// Records that the proof looks at, and how many of them one pass of the verifier does.
     pub suspects: u64,
-    pub reads_at_once: u64,
+    pub looks_at_once: u64,
     pub now: Duration,
 }
 
@@ -92,9 +92,9 @@ impl Measured {
             (_, FenceKind::ByLease) => control,
         };
         let (drain, compare) = (self.feed.longest_us(), self.compare.longest_us());
-        // A pass of the verifier reads both journals and some suspects: more of them are more rounds of reads.
-        let rounds = outlook.suspects.div_ceil(outlook.reads_at_once.max(1));
-        let proof = compare.saturating_mul(rounds.max(1));
+        // A pass of the verifier reads both journals and some suspects: more of them are as much as more passes.
+        let passes = outlook.suspects.div_ceil(outlook.looks_at_once.max(1));
+        let proof = compare.saturating_mul(passes.max(1));
         let proving = seal.saturating_add(drain).saturating_add(proof);
         let behind = match outlook.fence {
             FenceKind::InStore => proving.max(leases),
@@ -134,7 +134,7 @@ mod tests {
             leases: 2,
             notice_look_us: 5_000,
             suspects: 20,
-            reads_at_once: 16,
+            looks_at_once: 16,
             now: Duration::from_secs(100),
         }
     }

@@ -45,7 +45,7 @@ pub struct Limits {
     /// How often one map is made anew because others published first.
     pub publish_attempts_max: u32,
     /// Records that may be on their way when a cutover begins; each is read on both
-    /// sides behind the freeze.
+    /// sides behind the freeze. Fewer never are where much changes; whether so many are too many is told by the forecast.
     pub open_records_max: usize,
     /// Differences that are shown by name.
     pub differences_shown_max: usize,
@@ -79,7 +79,7 @@ impl Default for Limits {
             forecast_percent_max: 100,
             postpone_ms: 5_000,
             publish_attempts_max: 8,
-            open_records_max: 64,
+            open_records_max: 256,
             differences_shown_max: 20,
             clean_grace_ms: 600_000,
             clean_records_max: 200,

@@ -204,6 +204,26 @@ async fn behind_the_seal_an_entry_that_nothing_shows_is_not_waited_for() {
     );
 }
 
+/// E18: where an entry comes before its change, one is always under way while shoppers buy, and one that a process died over
+/// waits for ten minutes.
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_nothing_shows_yet_does_not_keep_a_move_from_being_ready() {
+    let shop = Shop::fenced(FenceKind::ByLease).await;
+    shop.start().await;
+    let wire = Wire::endless();
+    let mut mover = shop.mover_over(&wire);
+    shop.drive(&mut mover, "backfilling").await;
+    wire.announce(JournalEvent::Changed {
+        key: cart_key(moving_cart()),
+        kind: ChangeKind::Written,
+        revision: Revision::at(shop.world.now(), Writer::numbered(9)),
+    });
+    shop.drive(&mut mover, "ready").await;
+    assert_eq!(shop.state().await.shown.lag_entries, 1, "it still waits");
+    shop.cut_over(&mut mover).await;
+    assert!(shop.world.elapsed() < Duration::from_secs(60));
+}
+
 /// A freeze that would not fit is not begun; the wish stands until it does.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_frozen_while_the_stores_are_too_slow_for_the_budget() {
@@ -261,6 +281,8 @@ async fn a_rollback_from_stores_that_are_too_slow_for_the_budget_is_given_a_larg
     .await;
     let why = shop.state().await.given_up.unwrap().why;
     assert!(why.contains("another --freeze-ms-max"), "{why}");
+    // Just being announced, it takes no wish.
+    shop.drive(&mut mover, "settling").await;
     let asked = ask_within(control, &name(), Wish::Rollback, Some(20_000)).await;
     asked.unwrap();
     shop.drive(&mut mover, "rolled back").await;

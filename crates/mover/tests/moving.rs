@@ -13,11 +13,13 @@ use engine_api::{
 };
 use layout::{Collection, Scope};
 use mover::{
-    Direction, Latencies, Pace, Pass, Plan, Pressure, Throttle, Wish, certificate, set_pace,
-    set_throttle, start_with, steps,
+    Direction, Latencies, Mover, MoverConfig, Pace, Pass, Plan, Pressure, Throttle, Wish,
+    certificate, feed_limits, set_pace, set_throttle, start_with, steps,
 };
 use router::{Cut, RangeStart};
-use support::{CARTS, Shop, Wire, cart_key, keep, line, moving_cart, name, shard, write_one};
+use support::{
+    CARTS, Shop, Wire, cart_key, keep, line, moving_cart, name, new_cart, shard, write_one,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_move_under_writers_keeps_every_acknowledged_write() {
@@ -435,6 +437,58 @@ async fn a_copy_does_not_slow_down_for_reads_that_wait_for_its_own_puts() {
     shop.cut_over(&mut mover).await;
     writers.stop().await;
     shop.judge("a narrow way").await;
+}
+
+/// Eight new carts a millisecond, half of them moved: as many are on their way as come while one pass copies and compares, and never few.
+#[tokio::test(start_paused = true)]
+async fn a_shop_in_which_much_changes_all_the_time_is_cut_over_and_rolled_back() {
+    let shop = Shop::open().await;
+    shop.start().await;
+    let (stop, router) = (Arc::new(AtomicBool::new(false)), shop.router.clone());
+    let comers = tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            let mut next = CARTS;
+            while !stop.load(Ordering::SeqCst) {
+                for _ in 0..8 {
+                    let created = router.write(new_cart(&router.map(), next), Revision::ZERO);
+                    assert!(created.await.unwrap().outcome.is_done());
+                    next += 1;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            CARTS..next
+        }
+    });
+    let wire = Wire::endless();
+    wire.slow_down(1);
+    let config = shop.mover_config(&wire);
+    let mut mover = Mover::new(MoverConfig {
+        feed_limits: feed_limits(),
+        verifier_limits: verifier::Limits {
+            lag_ms_max: 200,
+            ..verifier::Limits::default()
+        },
+        ..config
+    })
+    .unwrap();
+    for (wish, from, end) in [
+        (Wish::Cutover, "ready", "settling"),
+        (Wish::Rollback, "settling", "rolled back"),
+    ] {
+        let coming = shop.insist(&mut mover, wish, from, end);
+        let came = tokio::time::timeout(Duration::from_secs(15), coming).await;
+        assert!(
+            came.is_ok(),
+            "{end} is not reached: {:?}",
+            shop.state().await
+        );
+    }
+    stop.store(true, Ordering::SeqCst);
+    for cart in comers.await.unwrap() {
+        let shown = shop.router.get(&cart_key(cart)).await.unwrap();
+        assert!(shown.is_some(), "cart {cart} is gone");
+    }
 }
 
 /// A process that serves nobody sees how busy the engines are.

@@ -226,3 +226,68 @@ fn a_damaged_file_is_left_as_it_is() {
     assert_eq!(text(&store.view(), 8).as_deref(), Some("first"));
     assert!(store.view().body(&key(9)).is_err());
 }
+
+/// Bodies of any length in the order in which `number`s come, on disk.
+fn lying(folder: &tempfile::TempDir, numbers: impl Iterator<Item = u32>) -> Store {
+    let store = open(folder);
+    for number in numbers {
+        write(&store, number, &text_of(number));
+    }
+    checkpoint(&store, 1);
+    store
+}
+
+/// Some are longer than what is read at once.
+fn text_of(number: u32) -> String {
+    let length = match number % 97 {
+        0 => 100_000,
+        rest => 20 * rest,
+    };
+    format!("{number}:{}", "x".repeat(length as usize))
+}
+
+fn scanned(view: &View) -> Vec<Result<String, String>> {
+    let all = view.bodies(Bound::Unbounded, Bound::Unbounded);
+    let read = all.map(|entry| match entry {
+        Ok(entry) => Ok(String::from_utf8(entry.body().to_vec()).unwrap()),
+        Err(error) => Err(error.to_string()),
+    });
+    read.collect()
+}
+
+#[test]
+fn who_reads_one_body_after_the_other_gets_each_however_they_lie() {
+    const COUNT: u32 = 400;
+    let orders: [fn(u32) -> u32; 4] = [
+        |place| place,
+        |place| COUNT - 1 - place,
+        // In groups, as they come from several writers; and anywhere.
+        |place| place ^ 7,
+        |place| place * 189 % COUNT,
+    ];
+    for order in orders {
+        let folder = tempfile::tempdir().unwrap();
+        let store = lying(&folder, (0..COUNT).map(order));
+        let expected: Vec<_> = (0..COUNT).map(|number| Ok(text_of(number))).collect();
+        assert!(scanned(&store.view()) == expected);
+    }
+}
+
+#[test]
+fn a_damaged_body_among_others_is_named_and_the_others_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(lying(&folder, 1..90));
+    let path = folder.path().join("bodies").join("00000001.bodies");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let place = bytes.windows(3).position(|it| it == b"50:").unwrap();
+    bytes[place + 10] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let read = scanned(&open(&folder).view());
+    assert_eq!(read.len(), 89);
+    for (number, read) in (1..90).zip(read) {
+        match number {
+            50 => assert!(read.unwrap_err().contains("is damaged")),
+            _ => assert!(read == Ok(text_of(number)), "{number}"),
+        }
+    }
+}

@@ -110,10 +110,11 @@ impl Runner<'_> {
             Compared::Same => {}
         }
         let back = self.pass_back().await?;
-        match (fed, back) {
-            (Fed::CaughtUp, Fed::CaughtUp) => {}
-            (_, Fed::Behind) => return Ok(Pass::Behind),
-            (fed, _) => return Ok(self.after(fed)),
+        if !self.is_near(fed) || !self.is_near(back) {
+            return Ok(match back {
+                Fed::Behind => Pass::Behind,
+                _ => self.after(fed),
+            });
         }
         let back_from = self.back_position()?;
         self.event(Event::Verified { back_from }).await?;
@@ -156,12 +157,7 @@ impl Runner<'_> {
             }
         };
         // Dropped before the last line, the comparison is begun anew.
-        let began = self.config.world.elapsed();
         let compared = self.compare_and_mend(&mut comparing).await;
-        if comparing.verifier.is_watching() {
-            let took = self.config.world.elapsed().saturating_sub(began);
-            self.work.measured.compare.add(took);
-        }
         // What changed meanwhile is not known any more (W28).
         if let Err(VerifyError::PositionLost { .. }) = compared {
             return Ok(Compared::Open { rest: Rest::Scans });
@@ -199,13 +195,21 @@ impl Runner<'_> {
         Ok(compared)
     }
 
-    async fn compare_on(&self, comparing: &mut Comparing) -> Result<Compared, VerifyError> {
+    /// Goes on while that leaves fewer records open. What is left then has not been copied yet: the longer it were looked at,
+    /// the more would have changed before the copy goes on.
+    async fn compare_on(&mut self, comparing: &mut Comparing) -> Result<Compared, VerifyError> {
         let open_records_max = self.config.limits.open_records_max;
         let bounds = (self.config.verifier_limits.lag_ms_max, open_records_max);
-        let mut passes = 0;
+        let world = self.config.world.clone();
+        let (mut passes, mut open_before) = (0, usize::MAX);
         loop {
+            let began = world.elapsed();
             let pass = comparing.verifier.pass().await?;
-            let compared = comparing.judge(pass, self.config.world.elapsed(), bounds);
+            if comparing.verifier.is_watching() {
+                let took = world.elapsed().saturating_sub(began);
+                self.work.measured.compare.add(took);
+            }
+            let compared = comparing.judge(pass, world.elapsed(), bounds);
             passes += 1;
             let is_open = matches!(
                 compared,
@@ -213,10 +217,12 @@ impl Runner<'_> {
                     rest: Rest::Suspects
                 }
             );
-            let too_many = is_open && comparing.verifier.open() > open_records_max;
-            if !too_many || passes >= COMPARE_PASSES_MAX {
+            let open = comparing.verifier.open();
+            let goes_on = is_open && open > open_records_max && open < open_before;
+            if !goes_on || passes >= COMPARE_PASSES_MAX {
                 return Ok(compared);
             }
+            open_before = open;
         }
     }
 

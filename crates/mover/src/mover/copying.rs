@@ -19,12 +19,25 @@ use crate::preflight::preflight;
 pub(super) enum Fed {
     /// There is more to read at once.
     Behind,
-    /// Everything was read, and some of it is not shown by the source yet.
-    Waits,
+    /// Everything was read, and so many entries are not shown by the source yet.
+    Waits { entries: u64 },
     /// Everything before the pass began has arrived.
     CaughtUp,
     /// The throttle lets nothing through for so many milliseconds.
     Throttled { ms: u64 },
+}
+
+impl Fed {
+    /// Whether nothing but what is just being changed is missing at the other side. Where an entry comes before its change
+    /// (E18) something always is while shoppers buy, and stays for long where a process died over it: behind the freeze it
+    /// is waited for, or was promised to nobody.
+    pub(super) fn is_near(self, open_records_max: usize) -> bool {
+        match self {
+            Fed::CaughtUp => true,
+            Fed::Waits { entries } => entries <= open_records_max as u64,
+            Fed::Behind | Fed::Throttled { .. } => false,
+        }
+    }
 }
 
 impl Runner<'_> {
@@ -86,7 +99,7 @@ impl Runner<'_> {
 
     pub(super) async fn catch_up(&mut self) -> Result<Pass, MoveError> {
         let fed = self.feed_forward().await?;
-        if fed == Fed::CaughtUp {
+        if self.is_near(fed) {
             self.event(Event::CaughtUp).await?;
             return Ok(Pass::Behind);
         }
@@ -96,9 +109,13 @@ impl Runner<'_> {
     pub(super) fn after(&self, fed: Fed) -> Pass {
         match fed {
             Fed::Behind => Pass::Behind,
-            Fed::CaughtUp | Fed::Waits => self.waiting(),
+            Fed::CaughtUp | Fed::Waits { .. } => self.waiting(),
             Fed::Throttled { ms } => Pass::Waiting { ms },
         }
+    }
+
+    pub(super) fn is_near(&self, fed: Fed) -> bool {
+        fed.is_near(self.config.limits.open_records_max)
     }
 
     /// One pass of the copy, as fast as the throttle allows.
@@ -114,7 +131,7 @@ impl Runner<'_> {
         }
         self.work.pace.backlog = match fed {
             Ok(Fed::Behind) => Backlog::Some,
-            Ok(Fed::Waits | Fed::CaughtUp | Fed::Throttled { .. }) | Err(_) => Backlog::None,
+            Ok(Fed::Waits { .. } | Fed::CaughtUp | Fed::Throttled { .. }) | Err(_) => Backlog::None,
         };
         self.pause_after(began, copied);
         fed
@@ -127,7 +144,7 @@ impl Runner<'_> {
             Way::Forward { .. } => self.pass_forward(usize::MAX).await?,
             Way::Back { .. } => self.pass_back().await?,
         };
-        if fed == Fed::CaughtUp {
+        if self.is_near(fed) {
             let took = self.config.world.elapsed().saturating_sub(began);
             self.work.measured.feed.add(took);
         }
@@ -209,8 +226,12 @@ impl Runner<'_> {
 async fn passed(feed: Option<&mut Feed>) -> Result<Fed, FeedError> {
     let feed = feed.expect("it was opened just before");
     Ok(match feed.pass().await? {
-        feed::Pass::CaughtUp if feed.counts().lag_entries.value() == 0 => Fed::CaughtUp,
-        feed::Pass::CaughtUp | feed::Pass::Resting => Fed::Waits,
+        feed::Pass::CaughtUp => match feed.counts().lag_entries.value() {
+            0 => Fed::CaughtUp,
+            entries => Fed::Waits { entries },
+        },
+        // What a move carries is always wanted.
+        feed::Pass::Resting => Fed::Behind,
         feed::Pass::Behind => Fed::Behind,
         // Somebody seized it, and so has the move.
         feed::Pass::Watching => {

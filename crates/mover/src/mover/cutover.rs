@@ -49,13 +49,15 @@ impl Runner<'_> {
         }
         let forecast = self.foresee(way).await?;
         match (fed, compared) {
-            (Fed::CaughtUp, Compared::Same) if !self.is_fresh(notice) => {
-                self.announce("a cutover is still near").await
+            (fed, Compared::Same) if self.is_near(fed) => {
+                if !self.is_fresh(notice) {
+                    return self.announce("a cutover is still near").await;
+                }
+                match self.fits(&forecast) {
+                    true => self.cut_over(way).await,
+                    false => self.postpone(&forecast).await,
+                }
             }
-            (Fed::CaughtUp, Compared::Same) if !self.fits(&forecast) => {
-                self.postpone(&forecast).await
-            }
-            (Fed::CaughtUp, Compared::Same) => self.cut_over(way).await,
             (Fed::Behind, _) | (_, Compared::Open { rest: Rest::Scans }) => Ok(Pass::Behind),
             _ => Ok(self.waiting()),
         }

@@ -26,7 +26,7 @@ impl Runner<'_> {
             leases: live.count() as u64,
             notice_look_us: 1_000 * limits.notice_look_ms.min(limits.lease_look_ms),
             suspects: suspects as u64,
-            reads_at_once: self.config.verifier_limits.reads_at_once_max as u64,
+            looks_at_once: self.config.verifier_limits.looks_at_once_max as u64,
             now: self.config.world.elapsed(),
         };
         let forecast = self.work.measured.forecast(&outlook);

@@ -157,11 +157,11 @@ impl Runner<'_> {
             match self.pass_towards(way).await? {
                 Fed::CaughtUp => return Ok(()),
                 Fed::Behind => {}
-                Fed::Waits if world.elapsed().saturating_sub(began) >= patience => {
+                Fed::Waits { .. } if world.elapsed().saturating_sub(began) >= patience => {
                     self.forgo_waiting(way)?;
                     world.sleep(poll).await;
                 }
-                Fed::Waits | Fed::Throttled { .. } => world.sleep(poll).await,
+                Fed::Waits { .. } | Fed::Throttled { .. } => world.sleep(poll).await,
             }
         }
     }

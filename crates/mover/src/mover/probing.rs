@@ -112,7 +112,7 @@ impl Runner<'_> {
     pub(super) async fn probe_after(&mut self, fed: Fed) -> Result<(), MoveError> {
         let reads = match fed {
             Fed::Behind => READS_LEAST,
-            Fed::Waits | Fed::CaughtUp | Fed::Throttled { .. } => 1,
+            Fed::Waits { .. } | Fed::CaughtUp | Fed::Throttled { .. } => 1,
         };
         let Some(probe) = self.probe().await? else {
             return Ok(());

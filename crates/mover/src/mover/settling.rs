@@ -3,7 +3,6 @@
 use feed::FeedError;
 
 use super::comparing::{Compared, Rest};
-use super::copying::Fed;
 use super::{Pass, Runner, stepped};
 use crate::error::MoveError;
 use crate::phase::{Event, Way};
@@ -31,7 +30,7 @@ impl Runner<'_> {
                     .await?;
                 Ok(self.waiting())
             }
-            Compared::Same if wished && fed == Fed::CaughtUp && self.may_announce() => {
+            Compared::Same if wished && self.is_near(fed) && self.may_announce() => {
                 self.announce("a rollback is near").await
             }
             Compared::Open { rest: Rest::Scans } => Ok(Pass::Behind),

@@ -210,8 +210,14 @@ impl Shop {
 
     /// In a process that serves shoppers.
     pub fn mover_beside(&self, wire: &Arc<Wire>, pressure: Option<Arc<dyn Pressure>>) -> Mover {
-        Mover::new(MoverConfig {
-            pressure,
+        let config = self.mover_config(wire);
+        Mover::new(MoverConfig { pressure, ..config }).unwrap()
+    }
+
+    /// In small pieces, so that there are many places to die at.
+    pub fn mover_config(&self, wire: &Arc<Wire>) -> MoverConfig {
+        MoverConfig {
+            pressure: None,
             name: self.move_name.clone(),
             shards: self.shards(wire),
             control: wire.control(&self.control),
@@ -238,8 +244,7 @@ impl Shop {
             },
             router_limits: router_limits(),
             invariants: None,
-        })
-        .unwrap()
+        }
     }
 
     pub async fn state(&self) -> MoveState {
