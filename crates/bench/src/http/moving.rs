@@ -18,7 +18,7 @@ use self::place::Place;
 use self::watch::{Watch, Watched};
 use super::load::{self, Tally};
 use super::shop::{Kind, Mix, Shop, Shoppers};
-use super::{CONNECTIONS, PRODUCTS, caravan_beside, fill};
+use super::{CONNECTIONS, caravan_beside, fill};
 use crate::report::{Finding, Goal, median};
 
 const THROTTLED_MOST: f64 = 1.5;
@@ -41,6 +41,10 @@ const FREEZE: [&str; 2] = ["--freeze-ms-max", "4000"];
 const CUTOVERS_MAX: usize = 8;
 /// What a stretch before has left behind.
 const CALM: Duration = Duration::from_secs(3);
+
+/// More than elsewhere: orders and their stock are on two shards here, so that the stock of a product remembers who took of it
+/// (up to 1024 orders), and the shop would become slower by the minute, moves or not.
+const PRODUCTS: u64 = 20_000;
 
 /// Mostly about orders, which are moved.
 const MIX: Mix = &[
