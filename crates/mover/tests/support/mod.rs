@@ -400,6 +400,16 @@ impl Shop {
     }
 }
 
+/// Passes for a while; what must not happen meanwhile is asked after each.
+pub async fn pass_for(mover: &mut Mover, time: Duration, mut check: impl AsyncFnMut()) {
+    let until = tokio::time::Instant::now() + time;
+    while tokio::time::Instant::now() < until {
+        mover.pass().await.unwrap();
+        check().await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 pub struct Writers {
     stop: Arc<AtomicBool>,
     tasks: Vec<JoinHandle<()>>,
