@@ -18,7 +18,7 @@ use self::place::Place;
 use self::watch::{Watch, Watched};
 use super::load::{self, Tally};
 use super::shop::{Kind, Mix, Shop, Shoppers};
-use super::{CONNECTIONS, caravan_beside, fill};
+use super::{CONNECTIONS, PRODUCTS, caravan_beside, fill};
 use crate::report::{Finding, Goal, median};
 
 const THROTTLED_MOST: f64 = 1.5;
@@ -42,24 +42,18 @@ const CUTOVERS_MAX: usize = 8;
 /// What a stretch before has left behind.
 const CALM: Duration = Duration::from_secs(3);
 
-/// More than elsewhere: orders and their stock are on two shards here, so that the stock of a product remembers who took of it
-/// (up to 1024 orders), and the shop would become slower by the minute, moves or not.
-const PRODUCTS: u64 = 20_000;
-
-/// Mostly about orders, which are moved.
+/// All about carts, which are moved. Orders would be parted from the stock that they are one commit with, and cost more
+/// ever after: that is not what a copy or a cutover does to shoppers.
 const MIX: Mix = &[
-    (Kind::OrderRead, 40),
-    (Kind::Order, 25),
-    (Kind::History, 10),
-    (Kind::CartRead, 15),
-    (Kind::CartWrite, 10),
+    (Kind::CartRead, 50),
+    (Kind::CartWrite, 35),
+    (Kind::ProductRead, 15),
 ];
 
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    orders: u64,
-    mongo_orders: u64,
-    users: u64,
+    carts: u64,
+    mongo_carts: u64,
     rounds: usize,
     capacity: Duration,
     stretch: Duration,
@@ -68,18 +62,16 @@ pub struct Size {
 }
 
 pub const FULL: Size = Size {
-    orders: 500_000,
-    mongo_orders: 20_000,
-    users: 20_000,
+    carts: 500_000,
+    mongo_carts: 20_000,
     rounds: 3,
     capacity: Duration::from_secs(5),
     stretch: Duration::from_secs(10),
     cutover: Duration::from_secs(2),
 };
 pub const QUICK: Size = Size {
-    orders: 50_000,
-    mongo_orders: 1_000,
-    users: 1_000,
+    carts: 50_000,
+    mongo_carts: 1_000,
     rounds: 1,
     capacity: Duration::from_secs(2),
     stretch: Duration::from_secs(3),
@@ -90,39 +82,36 @@ pub fn run(size: Size, binary: Option<&Path>) -> anyhow::Result<Vec<Finding>> {
     let binary = binary.map_or_else(caravan_beside, |binary| Ok(binary.to_owned()))?;
     let folder = tempfile::tempdir_in(".").context("no room for the benchmark's data here")?;
     let mut findings = Vec::new();
-    let mut embedded = Place::embedded(&binary, &folder.path().join("shop"))?;
-    under_load(&mut embedded, size.orders, size, |stage| {
+    let embedded = Place::embedded(&binary, &folder.path().join("shop"))?;
+    under_load(&embedded, size.carts, size, |stage| {
         findings.extend(stage.throttling()?);
         findings.extend(stage.cutovers("embedded")?);
         Ok(())
     })?;
     drop(embedded);
-    let mut mongo = Place::mongo(&binary, folder.path())?;
-    under_load(&mut mongo, size.mongo_orders, size, |stage| {
+    let mongo = Place::mongo(&binary, folder.path())?;
+    under_load(&mongo, size.mongo_carts, size, |stage| {
         findings.extend(stage.cutovers("MongoDB")?);
         Ok(())
     })?;
     Ok(findings)
 }
 
-/// A shop with so many orders, and shoppers in it, while `story` is told.
+/// A shop with so many carts, and shoppers in it, while `story` is told.
 fn under_load(
-    place: &mut Place,
-    orders: u64,
+    place: &Place,
+    carts: u64,
     size: Size,
     story: impl FnOnce(&Stage<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut shop = Shop::empty(PRODUCTS, judge::together::run_number());
     fill::products(place.address(), &shop)?;
-    shop.order_ids = fill::orders(place.address(), &shop, orders)?;
-    shop.cart_ids = fill::carts(place.address(), &shop, size.users)?;
-    place.part_orders()?;
-    let place = &*place;
+    shop.cart_ids = fill::carts(place.address(), &shop, carts)?;
     let callers = Shoppers::on_connections(&shop, MIX, CONNECTIONS);
     let (closed, _) = load::closed(place.address(), callers, Some(size.capacity))?;
     let rate = ((closed.rate() * LOAD_SHARE) as u64).max(1);
     eprintln!(
-        "{orders} orders; {:.0} requests/s are answered, {rate}/s are asked",
+        "{carts} carts; {:.0} requests/s are answered, {rate}/s are asked",
         closed.rate()
     );
     let watch = Watch::default();

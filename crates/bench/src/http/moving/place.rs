@@ -19,9 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Every look is a process of its own, beside the shop that is measured.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Every shop begins with it.
-const FIRST: &str = "shard-1";
-
 #[derive(Debug)]
 pub struct Place {
     binary: PathBuf,
@@ -29,12 +26,10 @@ pub struct Place {
     /// What leads the command line here.
     arguments: Vec<String>,
     moved: Moved,
-    /// The shard that orders are moved from.
-    home: String,
     _sets: Vec<MongoSet>,
 }
 
-/// Which orders go where.
+/// Which carts go where.
 #[derive(Debug)]
 enum Moved {
     /// All of them, to a shard that is added for it.
@@ -52,7 +47,6 @@ impl Place {
             server,
             arguments: vec!["--data".to_owned(), data.display().to_string()],
             moved: Moved::All,
-            home: FIRST.to_owned(),
             _sets: Vec::new(),
         })
     }
@@ -91,7 +85,6 @@ impl Place {
             server,
             arguments,
             moved: Moved::Half,
-            home: FIRST.to_owned(),
             _sets: vec![first, second],
         })
     }
@@ -115,31 +108,14 @@ impl Place {
         }
     }
 
-    /// Brings the orders to a shard without products, as they are on several servers: an order that is no longer one
-    /// commit costs more, and a move that parts them would be blamed for it.
-    pub fn part_orders(&mut self) -> anyhow::Result<()> {
-        if let Moved::Half = self.moved {
-            return Ok(());
-        }
-        let (name, target) = ("apart", self.new_shard()?);
-        self.start(name, &target, &[])?;
-        self.until(name, |status| status["phase"] == "ready")?;
-        self.caravan(&["move", "cutover", "--name", name])?;
-        self.until(name, |status| status["phase"] == "settling")?;
-        self.caravan(&["move", "complete", "--name", name, "--grace", "0s"])?;
-        self.until(name, |status| status["ended"] == true)?;
-        self.home = target;
-        Ok(())
-    }
-
     pub fn start(&self, name: &str, target: &str, throttle: &[&str]) -> anyhow::Result<()> {
-        let orders = ["move", "start", "--name", name, "--collection", "orders"];
-        let way = ["--from", &self.home, "--to", target];
+        let carts = ["move", "start", "--name", name, "--collection", "carts"];
+        let way = ["--from", "shard-1", "--to", target];
         let keys: &[&str] = match self.moved {
             Moved::All => &["--all"],
             Moved::Half => &["--slots", "0-2047"],
         };
-        let arguments = [&orders[..], keys, &way[..], throttle].concat();
+        let arguments = [&carts[..], keys, &way[..], throttle].concat();
         self.caravan(&arguments).map(drop)
     }
 
