@@ -132,11 +132,12 @@ struct Work {
     endings: Endings,
 }
 
-/// Whether every write of the copy is known to have come to its end.
+/// Whether every write where the records go is known to have come to its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Endings {
     Known,
-    /// A process died over it, or a server: derived rows of an image may be there without the image.
+    /// A process or a server may have died over one: of this copy, of an earlier one that was rolled back, or of shoppers
+    /// who were served there before. Derived rows may not follow their records.
     Unknown,
 }
 
@@ -301,10 +302,7 @@ impl Mover {
         self.standing = Standing::Holding(Box::new(Work {
             copied_before: held.state.shown.records_copied,
             copied_back_before: held.state.shown.records_copied_back,
-            endings: match held.term {
-                0 | 1 => Endings::Known,
-                _ => Endings::Unknown,
-            },
+            endings: Endings::Unknown,
             tidying: Tidying::after(held.state.shown.records_removed),
             held,
             claimed: Vec::new(),

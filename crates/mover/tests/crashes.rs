@@ -321,14 +321,7 @@ async fn rows_that_a_dead_mover_left_are_dropped_and_later_ones_are_named() {
     let mut first = shop.mover_over(&wire);
     shop.drive(&mut first, "backfilling").await;
     drop(first);
-    let too_many = Stray {
-        collection: Collection::Carts,
-        id: cart_key(1).id,
-        table: "carts_by_user".to_owned(),
-        fault: RowFault::Outgrown,
-        patience: Patience::Without,
-        row: b"a row".to_vec(),
-    };
+    let too_many = stray(RowFault::Outgrown);
     wire.stray_on("target", too_many.clone());
     let mut second = shop.mover_over(&wire);
     shop.drive(&mut second, "ready").await;
@@ -351,15 +344,7 @@ async fn rows_that_a_dead_shopper_left_at_the_source_do_not_keep_a_move_from_bei
     let shop = Shop::open().await;
     shop.start().await;
     let wire = Wire::endless();
-    let stale = |fault: RowFault| Stray {
-        collection: Collection::Carts,
-        id: cart_key(1).id,
-        table: "carts_by_user".to_owned(),
-        fault,
-        patience: Patience::Without,
-        row: b"a row".to_vec(),
-    };
-    wire.stray_on("source", stale(RowFault::Altered));
+    wire.stray_on("source", stray(RowFault::Altered));
     let mut mover = shop.mover_over(&wire);
     shop.cut_over(&mut mover).await;
     assert!(wire.has_strays(), "nobody looks where everything is left");
@@ -367,4 +352,29 @@ async fn rows_that_a_dead_shopper_left_at_the_source_do_not_keep_a_move_from_bei
     shop.drive(&mut mover, "rolled back").await;
     assert!(!wire.has_strays(), "the row is as it was");
     shop.judge("rolled back").await;
+}
+
+/// The target was served before, or an earlier move of the same records was rolled back, and a process died there.
+#[tokio::test(start_paused = true)]
+async fn rows_that_were_left_at_the_target_before_a_move_do_not_keep_it_from_being_ready() {
+    for fault in [RowFault::Outgrown, RowFault::Altered] {
+        let shop = Shop::open().await;
+        shop.start().await;
+        let wire = Wire::endless();
+        wire.stray_on("target", stray(fault));
+        let mut mover = shop.mover_over(&wire);
+        shop.drive(&mut mover, "ready").await;
+        assert!(!wire.has_strays(), "the row is still there");
+    }
+}
+
+fn stray(fault: RowFault) -> Stray {
+    Stray {
+        collection: Collection::Carts,
+        id: cart_key(1).id,
+        table: "carts_by_user".to_owned(),
+        fault,
+        patience: Patience::Without,
+        row: b"a row".to_vec(),
+    }
 }

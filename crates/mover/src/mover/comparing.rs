@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use engine_api::{Position, RowFault, Stray};
+use engine_api::Position;
 use verifier::{Pair, Verifier, VerifierConfig, VerifyError};
 
 use super::copying::Fed;
@@ -166,10 +166,10 @@ impl Runner<'_> {
         compared.map_err(|error| self.of_verifier(direction.entered(), error))
     }
 
-    /// A write that did not come to its end may have left derived rows that no record has. Where shoppers wrote before, rows
-    /// may also be missing, or as they were before the last change: `caravan reconcile` mends that where records are served,
-    /// and nobody does elsewhere. All of it is put right by its record until everything was compared once; what is wrong
-    /// afterwards is nobody's leftover, and is named.
+    /// A write that did not come to its end may have left derived rows that no record has, rows that are missing, or rows as
+    /// they were before the last change: `caravan reconcile` mends that where records are served, and nobody does elsewhere.
+    /// All of it is put right by its record until everything was compared once; what is wrong afterwards is nobody's
+    /// leftover, and is named.
     async fn compare_and_mend(
         &mut self,
         comparing: &mut Comparing,
@@ -178,11 +178,8 @@ impl Runner<'_> {
         match (compared, self.work.endings) {
             (Compared::Same, _) => self.work.endings = Endings::Known,
             (Compared::Differs { .. }, Endings::Unknown) => {
-                let was_served = comparing.direction == Direction::Rollback;
-                let is_left_over = |stray: &Stray| was_served || stray.fault == RowFault::Outgrown;
-                let strays = comparing.verifier.strays();
-                for stray in strays.iter().filter(|it| is_left_over(it)) {
-                    comparing.verifier.mend(stray).await?;
+                for stray in comparing.verifier.strays() {
+                    comparing.verifier.mend(&stray).await?;
                 }
                 if comparing.differ_count() == 0 {
                     return Ok(Compared::Open {
