@@ -42,7 +42,7 @@ use crate::faults;
 use crate::metered::Metered;
 
 pub use deployed::{Plan, Spot, keeps_map_in_directory, uses_directory};
-pub use deployment::{Deployment, plans};
+pub use deployment::{Deployment, Named, plans};
 pub use growing::{Ground, OpenShards};
 pub use late::{LOOK_EVERY as LATE_LOOK_EVERY, LateShards};
 pub use roster::{Listed, Roster};

@@ -238,7 +238,9 @@ impl OwnDesk {
         }
         let roster = Roster::load(judged.control.as_ref()).await;
         let roster = roster.map_err(unavailable)?;
-        let plans = shards::plans(config, config.here(), Some(&judged.map), &roster);
+        let named = shards::Named::load(judged.control.as_ref(), Some(&judged.map)).await;
+        let named = named.map_err(unavailable)?;
+        let plans = shards::plans(config, config.here(), &named, &roster);
         Ok(Some(Declared {
             layouts: plans.map_err(invalid)?,
             roster,

@@ -1,11 +1,7 @@
 //! A layout, the one that its collections are moved to, and the map over both.
-//!
-//! A shard is called in the map as in its layout. Where both layouts have the same name for two shards, the one that is
-//! moved to is called LAYOUT-SHARD; it keeps that name when its layout is served alone later, because the map has it.
-//! A folder has the mark of its directory in its name, where the map is not in that directory (`mark.rs`).
-//! One that was added later is called in the map as in the roster, which says what layout it is of.
 
 mod archiving;
+mod naming;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,6 +20,8 @@ use crate::config::Config;
 use crate::metered::Metered;
 
 pub(super) use archiving::Archiving;
+pub use naming::Named;
+use naming::name_shards;
 
 #[derive(Debug)]
 pub struct Deployment {
@@ -36,12 +34,7 @@ pub struct Deployment {
 }
 
 /// The layout that is served, then the one that is moved to, with what the map calls their shards. Opens nothing.
-pub fn plans(
-    config: &Config,
-    file: &Path,
-    map: Option<&Map>,
-    roster: &Roster,
-) -> Result<Vec<Plan>> {
+pub fn plans(config: &Config, file: &Path, named: &Named, roster: &Roster) -> Result<Vec<Plan>> {
     let mut plans = vec![Plan::of(config, file)?];
     if let Some(toward) = &config.toward {
         plans.push(Plan::of(config, toward)?);
@@ -60,7 +53,7 @@ pub fn plans(
         true => None,
         false => Mark::read(&config.data)?,
     };
-    name_shards(&mut plans, map, roster, mark.as_ref())?;
+    name_shards(&mut plans, named, roster, mark.as_ref())?;
     Ok(plans)
 }
 
@@ -68,12 +61,14 @@ impl Deployment {
     /// Reads the files and opens the control shard; nothing else.
     pub async fn open(config: &Config, file: &Path) -> Result<Deployment> {
         // What is wrong with files and settings is told before anybody is asked.
-        check_told(config, &plans(config, file, None, &Roster::default())?)?;
+        let unnamed = plans(config, file, &Named::default(), &Roster::default())?;
+        check_told(config, &unnamed)?;
         let control = Control::open(config, file).await?;
         let roster = Roster::load(control.store.as_ref()).await?;
+        let named = Named::load(control.store.as_ref(), control.map.as_deref()).await?;
         let deployment = Deployment {
             config: config.clone(),
-            plans: plans(config, file, control.map.as_deref(), &roster)?,
+            plans: plans(config, file, &named, &roster)?,
             control,
             roster,
         };
@@ -381,50 +376,6 @@ pub(super) fn check_told(config: &Config, plans: &[Plan]) -> Result<()> {
         ),
         _ => Ok(()),
     }
-}
-
-/// Says what the map calls each shard.
-fn name_shards(
-    plans: &mut [Plan],
-    map: Option<&Map>,
-    roster: &Roster,
-    mark: Option<&Mark>,
-) -> Result<()> {
-    let mut taken: BTreeSet<ShardName> = BTreeSet::new();
-    for plan in plans {
-        let listed = roster.shards().iter();
-        let of_others = listed.filter(|(_, listed)| listed.layout != plan.layout.name);
-        taken.extend(of_others.map(|(name, _)| name.clone()));
-        let own = |standing: &&CollectionMap| standing.layout == plan.layout.name;
-        let standing = map.iter().flat_map(|map| map.collections.values());
-        let named: BTreeSet<&ShardName> = standing
-            .filter(own)
-            .flat_map(CollectionMap::shards)
-            .collect();
-        let mut called = BTreeMap::new();
-        for name in plan.shards.keys() {
-            let marked = |text: String| match mark {
-                Some(mark) if plan.is_folder(name) => ShardName::new(format!("{text}-{mark}")),
-                _ => ShardName::new(text),
-            };
-            let plain = marked(name.to_string())?;
-            let other = marked(prefixed(&plan.layout, name))?;
-            let is_plain = named.contains(&plain) || !taken.contains(&plain);
-            let chosen = match named.contains(&other) || !is_plain {
-                true => other,
-                false => plain,
-            };
-            if chosen != *name {
-                called.insert(name.clone(), chosen);
-            }
-        }
-        plan.called = called;
-        plan.mark = mark.cloned();
-        taken.extend(plan.shards.keys().map(|name| plan.called(name)));
-        // A process that had one of these open may still have it, under that name.
-        taken.extend(roster.removed().iter().cloned());
-    }
-    Ok(())
 }
 
 /// A map of its own over records that another map gives away.

@@ -26,7 +26,13 @@ fn a_shard_whose_name_an_added_one_has_is_called_by_its_layout() {
         ..Config::default()
     };
     let called = |roster: &Roster, shard: &str| {
-        let plans = plans(&config, &shipped("mongo-sharded"), None, roster).unwrap();
+        let plans = plans(
+            &config,
+            &shipped("mongo-sharded"),
+            &Named::default(),
+            roster,
+        )
+        .unwrap();
         plans[1].called(&name(shard)).to_string()
     };
     let empty = Roster::default();
@@ -46,7 +52,7 @@ fn a_folder_is_called_by_its_directory_where_the_map_is_on_servers() {
     let mark = Mark::read_or_make(folder.path(), &RealWorld::new()).unwrap();
     let roster = Roster::default();
     let called = |config: &Config| {
-        let plans = plans(config, config.here(), None, &roster).unwrap();
+        let plans = plans(config, config.here(), &Named::default(), &roster).unwrap();
         let names = |plan: &Plan| -> Vec<String> {
             let called = plan.shards.keys().map(|name| plan.called(name));
             called.map(|name| name.to_string()).collect()
@@ -79,6 +85,48 @@ fn a_folder_is_called_by_its_directory_where_the_map_is_on_servers() {
     assert_eq!(called(&away), plain);
 }
 
+/// Collections that went to a layout go back from it, by a process that serves that one first; while that settles the
+/// map names none of its shards.
+#[test]
+fn a_shard_keeps_its_name_on_the_way_back_whichever_layout_is_served() {
+    let name = |name: &str| ShardName::new(name).unwrap();
+    let on = |layout: &str, shard: &str| {
+        CollectionMap::on_one_shard(layout, vec![layout::Field::UserId], name(shard))
+    };
+    let mut named = Named::default();
+    for placement in [
+        on("embedded", "shard-1"),
+        on("mongo-sharded", "mongo-sharded-shard-1"),
+    ] {
+        named.add(&placement, placement.shards());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let there = Config {
+        data: folder.path().to_owned(),
+        toward: Some(shipped("mongo-sharded")),
+        ..Config::default()
+    };
+    let back = Config {
+        layout: Some(shipped("mongo-sharded")),
+        toward: Some("embedded".into()),
+        control: Some("embedded".into()),
+        ..there.clone()
+    };
+    // As long as the map has the one, the other is not called the same.
+    let mut without = Named::default();
+    let standing = on("embedded", "shard-1");
+    without.add(&standing, standing.shards());
+    for (config, named) in [(&there, &named), (&back, &named), (&back, &without)] {
+        let plans = plans(config, config.here(), named, &Roster::default()).unwrap();
+        let called = |layout: &str| {
+            let plan = plans.iter().find(|plan| plan.layout.name == layout);
+            plan.unwrap().called(&name("shard-1")).to_string()
+        };
+        assert_eq!(called("embedded"), "shard-1");
+        assert_eq!(called("mongo-sharded"), "mongo-sharded-shard-1");
+    }
+}
+
 /// An address is told by the name that cannot mean the other layout's shard.
 #[test]
 fn an_address_of_a_shard_that_both_layouts_have_is_told_with_its_layout() {
@@ -88,7 +136,13 @@ fn an_address_of_a_shard_that_both_layouts_have_is_told_with_its_layout() {
             addresses: Addresses::deserialize(Value::<Error>::new(told)).unwrap(),
             ..Config::default()
         };
-        let plans = plans(&config, config.here(), None, &Roster::default()).unwrap();
+        let plans = plans(
+            &config,
+            config.here(),
+            &Named::default(),
+            &Roster::default(),
+        )
+        .unwrap();
         plans[1].address(&ShardName::new("shard-1").unwrap())
     };
     let found = told("mongo-sharded-shard-1=mongodb://db1");
