@@ -25,8 +25,6 @@ use std::process::Output;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
-use judge::expected::Expected;
-use judge::ledger::Reader;
 use judge::shop::disturbed::{self, Fleet, Plan};
 use place::Place;
 use serde_json::Value;
@@ -106,20 +104,12 @@ fn run(
     let verdict = runtime.block_on(disturbed::run(journey, &plan)).unwrap();
     let breaches = verdict.breaches.len().to_string();
     let direction = format!("{from} to {to}");
-    let acknowledged = acknowledged(&plan).unwrap().to_string();
+    let acknowledged = plan.acknowledged().unwrap().to_string();
     table.row([&direction, "all", "", "", "", "", &acknowledged, &breaches]);
     if !verdict.holds() {
         let kept = folder.keep();
         panic!("{direction}, ledger in {}: {verdict}", kept.display());
     }
-}
-
-/// By the ledger, as it stands on disk.
-fn acknowledged(plan: &Plan) -> anyhow::Result<u64> {
-    let mut expected = Expected::default();
-    let mut reader = Reader::open(&plan.ledger)?;
-    reader.read_on(|entry| expected.take(entry))?;
-    Ok(expected.counts.acknowledged)
 }
 
 /// Moves instead of breaking things.

@@ -100,6 +100,14 @@ impl Cell {
         Some(format!("{side}:{}:1", step.point))
     }
 
+    /// Of a step; at random it is anybody.
+    pub fn victim(&self) -> Option<Victim> {
+        match self {
+            Cell::At { victim, .. } => Some(*victim),
+            Cell::Random | Cell::Undisturbed => None,
+        }
+    }
+
     pub fn step_name(&self) -> &'static str {
         match self {
             Cell::At { step, .. } => step.name,
@@ -110,11 +118,10 @@ impl Cell {
 
     /// Whether it is meant by the name of a cell, a step or a victim.
     pub fn is_called(&self, name: &str) -> bool {
-        let by_victim = match self {
-            Cell::At { victim, .. } => victim.to_string() == name,
-            Cell::Random | Cell::Undisturbed => false,
-        };
-        by_victim || self.step_name() == name || self.to_string() == name
+        let victim = self.victim();
+        victim.is_some_and(|victim| victim.to_string() == name)
+            || self.step_name() == name
+            || self.to_string() == name
     }
 
     /// The end that this step belongs to, or else the one that is proposed.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::cell::{Cell, End};
+use crate::pair::Pair;
 
 pub struct Errands {
     ways: Ways,
@@ -19,15 +20,18 @@ pub enum Ways {
 }
 
 impl Errands {
-    pub fn new(ways: Ways, cells: &[Cell]) -> Errands {
-        let cells: VecDeque<Cell> = cells.iter().copied().collect();
-        let back = match ways {
+    pub fn new(pair: &Pair, cells: &[Cell]) -> Errands {
+        let from = |side: usize| -> VecDeque<Cell> {
+            let is_there = |cell: &&Cell| cell.victim().is_none_or(|it| pair.has(it, side));
+            cells.iter().filter(is_there).copied().collect()
+        };
+        let back = match pair.ways() {
             Ways::Either => VecDeque::new(),
-            Ways::Each => cells.clone(),
+            Ways::Each => from(1),
         };
         Errands {
-            ways,
-            left: [cells, back],
+            ways: pair.ways(),
+            left: [from(0), back],
             given: 0,
         }
     }

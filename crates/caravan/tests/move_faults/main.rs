@@ -65,13 +65,15 @@ fn whoever_is_killed_in_a_move_nothing_is_lost_and_it_comes_to_its_end() {
         }
     }
     println!("{}", table.text());
+    assert_eq!(table.failures(), 0, "moves that failed");
 }
 
+/// Tells in the table how it went.
 fn run(name: &str, pair: Pair, cells: &[Cell], table: &Table) {
     let seed = judge::together::run_number();
     println!("{name}, seed {seed}");
     let folder = tempfile::tempdir().unwrap();
-    let errands = Errands::new(pair.ways(), cells);
+    let errands = Errands::new(&pair, cells);
     let place = Place::start(pair, errands, seed, table.clone());
     let plan = Plan {
         load: Duration::from_secs(1),
@@ -86,16 +88,16 @@ fn run(name: &str, pair: Pair, cells: &[Cell], table: &Table) {
         .enable_all()
         .build()
         .unwrap();
-    let verdict = runtime.block_on(disturbed::run(place, &plan)).unwrap();
-    if !verdict.holds() {
-        let kept = folder.keep();
-        panic!(
-            "{name}, ledger in {}: {verdict}\n{}",
-            kept.display(),
-            table.text()
-        );
+    let verdict = match runtime.block_on(disturbed::run(place, &plan)) {
+        Ok(verdict) => verdict,
+        Err(error) => return table.failed(name, &format!("not judged: {error:#}")),
+    };
+    let acknowledged = plan.acknowledged().unwrap();
+    if verdict.holds() {
+        return table.judged(name, seed, acknowledged);
     }
-    table.judged(name, seed);
+    let kept = folder.keep();
+    table.failed(name, &format!("ledger in {}: {verdict}", kept.display()));
 }
 
 fn kind_named(name: &str) -> Kind {

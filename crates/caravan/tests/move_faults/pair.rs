@@ -58,6 +58,8 @@ pub enum Ground {
     Shards { layout: PathBuf },
     /// Two layouts; whole collections move, there and back. The map is where the first has it.
     Layouts { files: [PathBuf; 2] },
+    /// A data directory, where the map stays, and a layout on servers; the one process that has the directory moves, too.
+    DirectoryAndLayout { file: PathBuf },
 }
 
 const EMBEDDED: &str = "embedded to embedded";
@@ -65,9 +67,13 @@ const MONGO: &str = "MongoDB to MongoDB";
 const CASSANDRA: &str = "Cassandra to Cassandra";
 const TO_CASSANDRA: &str = "MongoDB to Cassandra";
 const TO_MONGO: &str = "Cassandra to MongoDB";
+const EMBEDDED_TO_MONGO: &str = "embedded to MongoDB";
+const MONGO_TO_EMBEDDED: &str = "MongoDB to embedded";
+const EMBEDDED_TO_CASSANDRA: &str = "embedded to Cassandra";
+const CASSANDRA_TO_EMBEDDED: &str = "Cassandra to embedded";
 
-/// The first needs no servers. The last is two: between two engines every cell comes from each.
-pub const KINDS: [Kind; 4] = [
+/// The first needs no servers. The last three are two each: between two engines every cell comes from each.
+pub const KINDS: [Kind; 6] = [
     Kind {
         name: EMBEDDED,
         start: none,
@@ -99,6 +105,24 @@ pub const KINDS: [Kind; 4] = [
         name: TO_CASSANDRA,
         start: || Some(Servers::under([mongo()?, cassandra()?])),
         begin: on_a_set_and_a_cluster,
+        slice: Slice {
+            named: 1,
+            random: 0,
+        },
+    },
+    Kind {
+        name: EMBEDDED_TO_MONGO,
+        start: || Some(Servers::under_the_second(mongo()?)),
+        begin: in_a_directory_and_a_set,
+        slice: Slice {
+            named: 2,
+            random: 1,
+        },
+    },
+    Kind {
+        name: EMBEDDED_TO_CASSANDRA,
+        start: || Some(Servers::under_the_second(cassandra()?).beside(mongo()?)),
+        begin: in_a_directory_and_a_cluster,
         slice: Slice {
             named: 1,
             random: 0,
@@ -196,40 +220,116 @@ fn on_a_set_and_a_cluster(servers: &Servers, number: usize) -> Pair {
     }
 }
 
+/// All collections of the directory's shop but the orders stay where they are.
+fn in_a_directory_and_a_set(servers: &Servers, number: usize) -> Pair {
+    let changes = [&[Change::keyspace("shop", number)][..], &one_set()].concat();
+    let address = format!("{MONGO_SHARDED}-shard-1={}", servers.address(1));
+    in_a_directory_and(
+        [EMBEDDED_TO_MONGO, MONGO_TO_EMBEDDED],
+        MONGO_SHARDED,
+        &changes,
+        vec![address],
+        servers,
+    )
+}
+
+fn in_a_directory_and_a_cluster(servers: &Servers, number: usize) -> Pair {
+    let changes = ["orders", "carts", "shop"].map(|name| Change::keyspace(name, number));
+    let cluster = servers.address(1);
+    let addresses = vec![
+        format!("{CASSANDRA_ORDERS}-orders={cluster}"),
+        format!("{CASSANDRA_ORDERS}-carts={cluster}"),
+        format!("{CASSANDRA_ORDERS}-mongo={}", servers.address_beside()),
+    ];
+    in_a_directory_and(
+        [EMBEDDED_TO_CASSANDRA, CASSANDRA_TO_EMBEDDED],
+        CASSANDRA_ORDERS,
+        &changes,
+        addresses,
+        servers,
+    )
+}
+
+fn in_a_directory_and(
+    names: [&'static str; 2],
+    layout: &'static str,
+    changes: &[Change],
+    addresses: Vec<String>,
+    servers: &Servers,
+) -> Pair {
+    let files = tempfile::tempdir().unwrap();
+    Pair {
+        names,
+        sides: ["embedded", layout],
+        ground: Ground::DirectoryAndLayout {
+            file: changed(files.path(), layout, changes),
+        },
+        collections: &["orders"],
+        // Nobody else could hold it.
+        take_over_ms: 2_000,
+        addresses,
+        servers: servers.clone(),
+        _files: files,
+    }
+}
+
 impl Pair {
+    /// Who can be killed in a move from one side or the other.
     pub fn victims(&self) -> &'static [Victim] {
         match self.ground {
             Ground::Directory => &[Victim::Mover],
             Ground::Shards { .. } | Ground::Layouts { .. } => &VICTIMS,
+            Ground::DirectoryAndLayout { .. } => {
+                &[Victim::Mover, Victim::SourceServer, Victim::TargetServer]
+            }
+        }
+    }
+
+    /// Whether it is there in a move from this side.
+    pub fn has(&self, victim: Victim, from: usize) -> bool {
+        match victim {
+            Victim::Mover => true,
+            Victim::Router => !self.is_alone(),
+            Victim::SourceServer => self.server(from).is_some(),
+            Victim::TargetServer => self.server(1 - from).is_some(),
         }
     }
 
     pub fn ways(&self) -> Ways {
         match self.ground {
             Ground::Directory | Ground::Shards { .. } => Ways::Either,
-            Ground::Layouts { .. } => Ways::Each,
+            Ground::Layouts { .. } | Ground::DirectoryAndLayout { .. } => Ways::Each,
+        }
+    }
+
+    /// Whether one process serves, and nobody can be asked anything without it: it has a directory.
+    pub fn is_alone(&self) -> bool {
+        match self.ground {
+            Ground::Directory | Ground::DirectoryAndLayout { .. } => true,
+            Ground::Shards { .. } | Ground::Layouts { .. } => false,
         }
     }
 
     /// Processes that serve.
     pub fn processes(&self) -> usize {
-        match self.ground {
-            Ground::Directory => 1,
-            Ground::Shards { .. } | Ground::Layouts { .. } => 2,
+        match self.is_alone() {
+            true => 1,
+            false => 2,
         }
     }
 
     pub fn server(&self, side: usize) -> Option<&Arc<Server>> {
-        self.servers.sides.get(side)
+        self.servers.sides.get(side)?.as_ref()
     }
 
-    /// What a process that serves is told about where everything is.
-    pub fn serving(&self) -> Vec<String> {
+    /// What a process that serves is told about where everything is, for moves from this side.
+    pub fn serving(&self, from: usize) -> Vec<String> {
         match &self.ground {
             Ground::Layouts { files } => {
                 let toward = ["--toward".to_owned(), shown(&files[1])];
                 [self.place(), toward.to_vec()].concat()
             }
+            Ground::DirectoryAndLayout { file } => self.toward(file, from),
             Ground::Directory | Ground::Shards { .. } => self.place(),
         }
     }
@@ -237,18 +337,38 @@ impl Pair {
     /// The same for a command.
     pub fn place(&self) -> Vec<String> {
         match &self.ground {
-            Ground::Directory => Vec::new(),
+            Ground::Directory | Ground::DirectoryAndLayout { .. } => Vec::new(),
             Ground::Shards { layout } => self.of_layout(layout),
             Ground::Layouts { files } => self.of_layout(&files[0]),
         }
     }
 
     fn of_layout(&self, file: &Path) -> Vec<String> {
-        let mut arguments = vec!["--layout".to_owned(), shown(file)];
-        for address in &self.addresses {
-            arguments.extend(["--address".to_owned(), address.clone()]);
-        }
-        arguments
+        [vec!["--layout".to_owned(), shown(file)], self.addresses()].concat()
+    }
+
+    /// From the directory to the layout, or the other way; the map is in the directory.
+    fn toward(&self, file: &Path, from: usize) -> Vec<String> {
+        let file = shown(file);
+        let words: &[&str] = match from {
+            0 => &["--toward", &file],
+            _ => &[
+                "--layout",
+                &file,
+                "--toward",
+                "embedded",
+                "--control",
+                "embedded",
+            ],
+        };
+        let words = words.iter().map(|word| (*word).to_owned());
+        words.chain(self.addresses()).collect()
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        let told = self.addresses.iter();
+        told.flat_map(|address| ["--address".to_owned(), address.clone()])
+            .collect()
     }
 
     /// The command that starts a move of the collection from this side to the other, and the move's
@@ -274,6 +394,13 @@ impl Pair {
                     place.extend(["--control".to_owned(), shown(&files[0])]);
                 }
                 (format!("{name}-{collection}"), [start, place].concat())
+            }
+            Ground::DirectoryAndLayout { file } => {
+                let start = words(&format!(
+                    "move layout start --name {name} --collection {collection} --freeze-ms-max 8000"
+                ));
+                let start = [start, self.toward(file, from)].concat();
+                (format!("{name}-{collection}"), start)
             }
         }
     }

@@ -1,8 +1,9 @@
 //! The processes over a pair of engines, and the command line beside them.
 
 use std::net::SocketAddr;
-use std::process::{Command, Output};
-use std::time::Instant;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use judge::server::ServerProcess;
@@ -27,6 +28,8 @@ const LEASES: [&str; 3] = [
     "router.lease_look_ms=20",
 ];
 
+const MOMENT: Duration = Duration::from_millis(5);
+
 pub struct Place {
     pub pair: Pair,
     pub random: StdRng,
@@ -34,6 +37,8 @@ pub struct Place {
     pub errands: Errands,
     /// On which side each collection's records are.
     pub owners: Vec<usize>,
+    /// From which side the move under way goes.
+    pub from: usize,
     pub table: Table,
     folder: tempfile::TempDir,
     began: Instant,
@@ -63,6 +68,7 @@ impl Place {
             members: Vec::new(),
             errands,
             owners,
+            from: 0,
             table,
             folder: tempfile::tempdir().unwrap(),
             began: Instant::now(),
@@ -90,16 +96,16 @@ impl Place {
         }
         command.args(["serve", "--listen", &listen.to_string()]);
         command.args(["--set", &format!("process=member-{number}")]);
-        let leases = match self.pair.ground {
-            Ground::Directory => &[][..],
-            Ground::Shards { .. } | Ground::Layouts { .. } => &LEASES,
+        let leases = match self.pair.is_alone() {
+            true => &[][..],
+            false => &LEASES,
         };
         for setting in ["shop.sweep_after_s=10"].iter().chain(leases) {
             command.args(["--set", setting]);
         }
         let take_over_ms = self.pair.take_over_ms;
         command.args(["--set", &format!("moves.take_over_ms={take_over_ms}")]);
-        command.args(self.pair.serving());
+        command.args(self.pair.serving(self.from));
         command
     }
 
@@ -142,10 +148,21 @@ impl Place {
         })
     }
 
-    /// A command that says by itself where everything is.
+    /// A command that says by itself where everything is. It is ended if the one process that could answer stands still.
     pub fn caravan(&self, arguments: &[impl AsRef<str>]) -> anyhow::Result<Output> {
         let mut command = support::command(self.folder.path());
-        Ok(command.args(arguments.iter().map(AsRef::as_ref)).output()?)
+        command.args(arguments.iter().map(AsRef::as_ref));
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut asked = command.spawn()?;
+        while self.pair.is_alone() && asked.try_wait()?.is_none() {
+            if self.condition(MOVER)? == Condition::StandsStill {
+                asked.kill()?;
+                break;
+            }
+            thread::sleep(MOMENT);
+        }
+        Ok(asked.wait_with_output()?)
     }
 
     /// A command about the pair.
@@ -159,7 +176,7 @@ impl Place {
         told(arguments, &self.asked(arguments)?)
     }
 
-    /// `None`: the process that would tell it is dead.
+    /// `None`: the process that would tell it is dead, or stands still.
     pub fn status(&self, name: &str) -> anyhow::Result<Option<Value>> {
         let arguments = ["move", "status", "--json", "--name", name];
         let output = self.asked(&arguments)?;
@@ -171,10 +188,7 @@ impl Place {
 
     /// Whether commands find nobody who could answer: a directory belongs to the process that serves it.
     pub fn is_closed(&self) -> anyhow::Result<bool> {
-        Ok(match self.pair.ground {
-            Ground::Directory => self.condition(MOVER)? == Condition::Dead,
-            Ground::Shards { .. } | Ground::Layouts { .. } => false,
-        })
+        Ok(self.pair.is_alone() && self.condition(MOVER)? != Condition::Runs)
     }
 }
 
@@ -191,9 +205,12 @@ impl Fleet for Place {
         self.members.iter().map(|member| member.address).collect()
     }
 
-    /// One move after the other, as long as that takes.
+    /// One move after the other, as long as that takes. Those before one that fails are judged all the same.
     fn disturb(&mut self, _until: Instant) -> anyhow::Result<()> {
-        self.run_errands()
+        if let Err(error) = self.run_errands() {
+            self.table.failed(self.pair.names[0], &format!("{error:#}"));
+        }
+        Ok(())
     }
 
     fn restart(&mut self) -> anyhow::Result<()> {

@@ -65,6 +65,7 @@ impl Place {
         let fault = cell.fault_point();
         self.say(&format!("{cell}: {}", fault.as_deref().unwrap_or("-")));
         self.end_one(MOVER)?;
+        self.from = self.owners[collection];
         self.start_one(MOVER, fault.as_deref())?;
         let mut moving = self.begin(name, collection, end)?;
         let mut strikes = Strikes::of(cell, self);
@@ -124,7 +125,11 @@ impl Place {
         }
         let collection = self.pair.collections[collection];
         let (name, start) = self.pair.starting(&name, collection, from);
-        told(&start, &self.caravan(&start)?)?;
+        let begun = self.caravan(&start)?;
+        // Who takes it may be struck before it has answered.
+        if begun.status.success() || !self.is_closed()? {
+            told(&start, &begun)?;
+        }
         let began = Instant::now();
         while self
             .status(&name)?

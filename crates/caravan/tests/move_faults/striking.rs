@@ -108,8 +108,10 @@ impl Strikes {
 
     fn at_random(&mut self, place: &mut Place, moving: &Moving) -> anyhow::Result<()> {
         let away = rest(place, 100..2_000);
-        let victims = place.pair.victims();
-        let victim = victims[place.random.random_range(0..victims.len())];
+        let victims = place.pair.victims().iter();
+        let there = victims.filter(|victim| place.pair.has(**victim, moving.from));
+        let there: Vec<Victim> = there.copied().collect();
+        let victim = there[place.random.random_range(0..there.len())];
         match victim {
             // Either may hold the move by now.
             Victim::Mover | Victim::Router => {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 const HEAD: &str = "| engines | step | victim | move | what happened | freeze | takes |\n\
@@ -12,6 +13,7 @@ const HEAD: &str = "| engines | step | victim | move | what happened | freeze | 
 pub struct Table {
     file: PathBuf,
     text: Arc<Mutex<String>>,
+    failures: Arc<AtomicU32>,
 }
 
 impl Table {
@@ -20,6 +22,7 @@ impl Table {
         Table {
             file: target.join("move-faults.md"),
             text: Arc::new(Mutex::new(HEAD.to_owned())),
+            failures: Arc::default(),
         }
     }
 
@@ -31,10 +34,27 @@ impl Table {
     }
 
     /// The judge has looked at everything, and found nothing.
-    pub fn judged(&self, pair: &str, seed: u64) {
-        self.add(&format!(
-            "| {pair} | all of the above | | | nothing lost, doubled or wrong (seed {seed}) | | |\n"
-        ));
+    pub fn judged(&self, pair: &str, seed: u64, acknowledged: u64) {
+        let verdict = format!("{acknowledged} acknowledged, nothing lost, doubled or wrong");
+        self.row([
+            pair,
+            "judged",
+            "",
+            "",
+            &verdict,
+            "",
+            &format!("seed {seed}"),
+        ]);
+    }
+
+    /// The run goes on with another shop.
+    pub fn failed(&self, pair: &str, why: &str) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.row([pair, "FAILED", "", "", &why.replace('\n', " "), "", ""]);
+    }
+
+    pub fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
     }
 
     pub fn text(&self) -> String {

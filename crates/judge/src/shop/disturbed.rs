@@ -16,7 +16,7 @@ use super::{PRODUCTS, product, wait_until_ready};
 use crate::catalogue;
 use crate::client::Client;
 use crate::expected::Expected;
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::{Entry, Ledger, Reader};
 use crate::verdict::Verdict;
 
 /// The processes and what they stand on. Its calls take as long as they take: they run on a thread of their own.
@@ -44,6 +44,16 @@ pub struct Plan {
     pub patience: Duration,
     /// How long the sweeper may take afterwards.
     pub settle: Duration,
+}
+
+impl Plan {
+    /// Writes that were acknowledged, by the ledger as it stands on disk.
+    pub fn acknowledged(&self) -> anyhow::Result<u64> {
+        let mut expected = Expected::default();
+        let mut reader = Reader::open(&self.ledger)?;
+        reader.read_on(|entry| expected.take(entry))?;
+        Ok(expected.counts.acknowledged)
+    }
 }
 
 pub async fn run(mut fleet: impl Fleet, plan: &Plan) -> anyhow::Result<Verdict> {

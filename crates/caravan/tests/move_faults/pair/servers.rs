@@ -15,14 +15,22 @@ pub enum Server {
 /// Those under the two sides, and perhaps one that nobody kills.
 #[derive(Clone, Default)]
 pub struct Servers {
-    pub sides: Vec<Arc<Server>>,
+    pub sides: Vec<Option<Arc<Server>>>,
     beside: Option<Arc<Server>>,
 }
 
 impl Servers {
     pub fn under(sides: [Server; 2]) -> Servers {
         Servers {
-            sides: sides.map(Arc::new).to_vec(),
+            sides: sides.map(|server| Some(Arc::new(server))).to_vec(),
+            beside: None,
+        }
+    }
+
+    /// The first side is a directory.
+    pub fn under_the_second(server: Server) -> Servers {
+        Servers {
+            sides: vec![None, Some(Arc::new(server))],
             beside: None,
         }
     }
@@ -35,7 +43,7 @@ impl Servers {
     }
 
     pub fn address(&self, side: usize) -> String {
-        self.sides[side].address()
+        self.sides[side].as_ref().unwrap().address()
     }
 
     pub fn address_beside(&self) -> String {
