@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use engine_api::{
-    Aged, Capabilities, Change, Condemned, Engine, EngineError, Fence, JournalPage, Maintained,
-    Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan,
-    ScanPage, Seal, SharedRecord, Stray, StrayEnd, StrayPage, StraySearch, Timestamp, WriteContext,
+    Aged, Capabilities, Change, Condemned, Engine, EngineError, Fence, JournalPage, Look,
+    Maintained, Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext, Record,
+    RecordKey, Scan, ScanPage, ScanPosition, Seal, SharedRecord, Stray, StrayEnd, StrayPage,
+    StraySearch, Timestamp, WriteContext,
 };
 use engine_embedded::EmbeddedEngine;
 
@@ -214,6 +215,15 @@ impl Engine for Metered {
 
     async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
         self.timed(Operation::Scan, self.engine.scan(scan)).await
+    }
+
+    async fn scan_each(
+        &self,
+        scan: &Scan,
+        look: Look,
+    ) -> Result<Option<ScanPosition>, EngineError> {
+        let work = self.engine.scan_each(scan, look);
+        self.timed(Operation::Scan, work).await
     }
 
     async fn journal_end(&self) -> Result<Position, EngineError> {

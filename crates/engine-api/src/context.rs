@@ -50,8 +50,12 @@ pub struct ReadContext {
 /// How old an answer may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Freshness {
-    /// Everything acknowledged before the read began.
+    /// Everything acknowledged before the read began. Where a layout lets one copy alone
+    /// acknowledge, it may lose that copy's changes, and this may miss them.
     Latest,
+    /// The same without that exception: every copy is asked, and none may be away. For who carries
+    /// records to where the other copies never come (W25).
+    OfEveryCopy,
     /// May lag behind by this much where the engine has cheaper copies, but
     /// never behind what the caller has seen: the change of its token, if it has
     /// one. [`Freshness::UNBOUNDED`] seconds: by any time.

@@ -9,7 +9,7 @@ use crate::context::{Aged, Because, Freshness, MoverTerm, ReadContext, WriteCont
 use crate::error::EngineError;
 use crate::forgetting::Condemned;
 use crate::journal::{Fence, JournalPage, Position, Seal};
-use crate::query::{Page, Query, Scan, ScanPage};
+use crate::query::{Look, Page, Query, Scan, ScanPage, ScanPosition};
 use crate::record::{Record, RecordKey};
 use crate::shared::SharedRecord;
 use crate::stray::{Stray, StrayEnd, StrayPage, StraySearch};
@@ -71,7 +71,9 @@ use crate::stray::{Stray, StrayEnd, StrayPage, StraySearch};
 ///
 /// **Reading**
 /// - E15 `get` answers the image, marks included; with [`Freshness::Latest`](crate::Freshness)
-///   it shows everything acknowledged before. `get_at_once` says the same or nothing.
+///   it shows everything acknowledged before, but for what its durability lets one copy
+///   alone acknowledge; [`Freshness::OfEveryCopy`](crate::Freshness) shows that, too.
+///   `get_at_once` says the same or nothing.
 ///   What may lag is within its bound, shows all that the caller has seen, and says
 ///   how old it can be (`get_aged`, `query_aged`); this holds for `query` as well.
 /// - E16 `query` answers live records only, in the path's order, ties by id,
@@ -79,7 +81,7 @@ use crate::stray::{Stray, StrayEnd, StrayPage, StraySearch};
 ///   starts after a cursor; records that stay unchanged while others are
 ///   written are neither skipped nor repeated.
 /// - E17 `scan` reaches every image of the scope, marks included; those not
-///   changed meanwhile exactly once.
+///   changed meanwhile exactly once. It asks every copy (W25). `scan_each` shows the same.
 ///
 /// **Journal**
 /// - E18 Every applied change has an entry, in the order of application per
@@ -168,6 +170,19 @@ pub trait Engine: Send + Sync + std::fmt::Debug {
     }
 
     async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError>;
+
+    /// The page that `scan` would answer, each image shown to `look` in its turn instead of being handed over: who
+    /// wants only little of each spares its way between threads. Answers where the next page begins. After an error
+    /// some may have been shown.
+    async fn scan_each(
+        &self,
+        scan: &Scan,
+        look: Look,
+    ) -> Result<Option<ScanPosition>, EngineError> {
+        let page = self.scan(scan).await?;
+        page.images.iter().for_each(|image| look(image));
+        Ok(page.next)
+    }
 
     /// The place after everything applied so far.
     async fn journal_end(&self) -> Result<Position, EngineError>;

@@ -47,7 +47,7 @@ pub use journal::{
 pub use layout;
 pub use model::Timestamp;
 pub use query::{
-    Cursor, PAGE_RECORDS_MAX, Page, Query, Scan, ScanPage, ScanPosition, SortRange, answers,
+    Cursor, Look, PAGE_RECORDS_MAX, Page, Query, Scan, ScanPage, ScanPosition, SortRange, answers,
 };
 pub use record::{
     Content, Header, ID_BYTES_MAX, Merged, NameError, Part, PartKey, RECORD_PARTS_MAX, Record,

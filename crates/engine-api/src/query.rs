@@ -1,6 +1,7 @@
 //! Reading many records: by access path in pages, and whole collections by scan.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use layout::{AccessPath, Collection, Direction, Field, Scope, Value};
 
@@ -61,6 +62,9 @@ pub struct ScanPage {
     pub images: Vec<Record>,
     pub next: Option<ScanPosition>,
 }
+
+/// What is done with an image where it was read; called by one thread at a time.
+pub type Look = Arc<dyn Fn(&Record) + Send + Sync>;
 
 impl Query {
     /// The first page of a path.

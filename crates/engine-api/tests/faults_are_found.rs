@@ -62,6 +62,10 @@ const FAULTS: &[(Fault, &str)] = &[
     ),
     (Fault::ForgetsThePrice, "a take at another price is refused"),
     (
+        Fault::HidesMarksFromLooks,
+        "what a scan shows is what it hands over",
+    ),
+    (
         Fault::HidesMarksFromScans,
         "a scan reaches every image once marks included",
     ),

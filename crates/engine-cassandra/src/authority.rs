@@ -150,6 +150,19 @@ impl AuthorityTable {
         self.load(connection, id, self.levels.latest()).await
     }
 
+    /// Whichever of its copies something stands on (W25).
+    pub async fn load_from_every_copy(
+        &self,
+        connection: &Connection,
+        id: &str,
+    ) -> Result<Stored, EngineError> {
+        let latest = self.load_latest(connection, id).await?;
+        match self.levels.every_copy() {
+            Some(level) => self.load(connection, id, level).await,
+            None => Ok(latest),
+        }
+    }
+
     /// Makes the partition hold `record`, if nobody has decided on it since it was read.
     pub async fn replace(
         &self,

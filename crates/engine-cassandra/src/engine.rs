@@ -7,10 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use engine_api::{
     Aged, Capabilities, Change, Condemned, Engine, EngineError, ExpiryKind, Fence, FenceKind,
-    GuardKind, JournalKind, JournalPage, Maintained, Maintenance, MoverTerm, Outcome, Page,
-    Position, Query, ReadContext, RealWorld, Record, RecordKey, Scan, ScanPage, Seal, Stock, Stray,
-    StrayEnd, StrayPage, StraySearch, Terms, Timestamp, Together, World, WriteContext, validate,
-    validate_alone, validate_forgetting,
+    Freshness, GuardKind, JournalKind, JournalPage, Maintained, Maintenance, MoverTerm, Outcome,
+    Page, Position, Query, ReadContext, RealWorld, Record, RecordKey, Scan, ScanPage, Seal, Stock,
+    Stray, StrayEnd, StrayPage, StraySearch, Terms, Timestamp, Together, World, WriteContext,
+    validate, validate_alone, validate_forgetting,
 };
 use layout::{AccessPath, Collection, Role};
 use scylla::statement::Consistency;
@@ -163,6 +163,10 @@ impl CassandraEngine {
         context: ReadContext,
     ) -> Result<Option<Record>, EngineError> {
         let authority = &tables.authority;
+        if context.freshness == Freshness::OfEveryCopy {
+            let stored = authority.load_from_every_copy(&self.connection, id).await?;
+            return Ok(stored.record);
+        }
         let level = authority.levels.read(path, context.freshness);
         let loaded = authority.load(&self.connection, id, level).await;
         let mut found = match loaded {

@@ -107,7 +107,7 @@ impl Levels {
     /// How an answer to such a reader is come by.
     pub fn served(&self, path: AccessPath, freshness: Freshness) -> Served {
         match freshness {
-            Freshness::Latest => Served::Latest(Because::Asked),
+            Freshness::Latest | Freshness::OfEveryCopy => Served::Latest(Because::Asked),
             _ if self.is_own_change_sought(freshness) => Served::Latest(Because::Token),
             _ if self.read(path, freshness) == self.latest() => Served::Latest(Because::Asked),
             // Copies that meet show all that was acknowledged; of others nobody knows.
@@ -115,6 +115,12 @@ impl Levels {
                 age_max: self.overlapping.then_some(Duration::ZERO),
             },
         }
+    }
+
+    /// How a reader of every copy looks a second time: the first one ends whatever decision is under way, and meets
+    /// what a quorum has acknowledged. `None`: that is all there is.
+    pub fn every_copy(&self) -> Option<Consistency> {
+        (!self.overlapping).then_some(Consistency::All)
     }
 
     /// After whatever decision is under way (W3).
@@ -229,6 +235,14 @@ mod tests {
         assert_eq!(read(lagging), Consistency::LocalQuorum);
         assert_eq!(read(Freshness::Latest), Consistency::LocalSerial);
         assert!(!levels.overlapping);
+    }
+
+    #[test]
+    fn every_copy_is_asked_where_one_alone_may_have_acknowledged() {
+        let apart = levels(ReadLevel::LocalQuorum, WriteLevel::One, &[]);
+        assert_eq!(apart.every_copy(), Some(Consistency::All));
+        let meeting = levels(ReadLevel::Quorum, WriteLevel::Quorum, &[]);
+        assert_eq!(meeting.every_copy(), None);
     }
 
     #[test]

@@ -77,7 +77,8 @@ async fn image(
     key: ScannedKey,
 ) -> Result<Option<(ScanPosition, Record)>, EngineError> {
     let connection = engine.connection();
-    let stored = tables.authority.load_latest(connection, &key.id).await?;
+    let stored = tables.authority.load_from_every_copy(connection, &key.id);
+    let stored = stored.await?;
     Ok(stored.record.map(|record| (position(&key), record)))
 }
 

@@ -9,10 +9,13 @@ mod shop;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use engine_api::{Change, Engine, PartsChange, Timestamp};
+use engine_api::{
+    Change, Engine, Freshness, PartKey, PartsChange, ReadContext, Remedy, Scan, Timestamp,
+};
 use engine_cassandra::{CassandraConfig, Keyspace, Warning, schema};
-use layout::{Collection, Field, Fields, Value};
+use layout::{Collection, Field, Fields, Scope, Value};
 use scylla::statement::Consistency;
+use scylla::statement::unprepared::Statement;
 use shop::subject::keeps_the_contract;
 use shop::{Shopkeeper, key, order};
 use testbed::{CassandraCluster, ExclusiveCassandraCluster, Nodes, required_or_skip};
@@ -20,6 +23,8 @@ use testbed::{CassandraCluster, ExclusiveCassandraCluster, Nodes, required_or_sk
 /// The server that goes away; the other two stay until they are stopped.
 const AWAY: usize = 2;
 const STAYING: [usize; 2] = [0, 1];
+/// The server that has what no other has.
+const ALONE: usize = 0;
 const ORDERS: usize = 20;
 const CATCH_UP_MAX: Duration = Duration::from_secs(120);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
@@ -57,6 +62,12 @@ async fn three_servers_keep_the_contract_and_a_lost_one_catches_up() {
                 drop(keeps_the_contract(small).await);
             }
             Part::Hints => hints_bring_what_was_missed(&cluster, config("hints")).await,
+            Part::OneCopy => {
+                let layout = shop::layout("cassandra-orders");
+                let (points, name) = (cluster.contact_points(), cluster.keyspace("one_copy"));
+                let carts = shop::config_of(&layout, "carts", points, name);
+                what_one_server_alone_has_is_carried(&cluster, carts).await;
+            }
             Part::Repair => without_hints_reads_and_repair_do(&cluster, config("repair")).await,
         }
         println!("three servers: {part:?} holds");
@@ -67,19 +78,20 @@ async fn three_servers_keep_the_contract_and_a_lost_one_catches_up() {
 enum Part {
     Contract,
     Hints,
-    /// Comes last: it switches hints off.
+    /// This one and the last switch hints off.
+    OneCopy,
     Repair,
 }
 
 /// One each day, all of them with `cargo xtask test --all`: together they take ten minutes.
 fn parts_of_today() -> Vec<Part> {
-    let all = [Part::Contract, Part::Hints, Part::Repair];
+    let all = [Part::Contract, Part::Hints, Part::OneCopy, Part::Repair];
     if std::env::var_os("CARAVAN_TESTBED_ALL").is_some() {
         return all.to_vec();
     }
     let since_epoch = std::time::UNIX_EPOCH.elapsed().unwrap();
     let day = since_epoch.as_secs() / (24 * 60 * 60);
-    vec![all[usize::try_from(day % 3).unwrap()]]
+    vec![all[usize::try_from(day).unwrap() % all.len()]]
 }
 
 async fn hints_bring_what_was_missed(cluster: &ExclusiveCassandraCluster, config: CassandraConfig) {
@@ -93,6 +105,93 @@ async fn hints_bring_what_was_missed(cluster: &ExclusiveCassandraCluster, config
         // A hint that still lies in a buffer is not among those that are listed.
         if found == expected || start.elapsed() >= CATCH_UP_MAX {
             return assert_eq!(found, expected);
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+}
+
+/// Carts are written at ONE: a change may stand on one server, and be acknowledged (W25).
+async fn what_one_server_alone_has_is_carried(
+    cluster: &ExclusiveCassandraCluster,
+    config: CassandraConfig,
+) {
+    let table = format!("{}.carts_by_id", config.keyspace.name);
+    let engine = shop::open(config).await;
+    let keeper = Shopkeeper::new(&engine);
+    let line = (PartKey::line("lamp"), shop::item(2));
+    let cart = shop::cart("cart-1", (Field::UserId, "ann"), vec![line]);
+    let key = cart.key().clone();
+    keeper.persist(cart).await;
+    nodetool(cluster, ALONE, "disablehandoff");
+    let others = (0..cluster.contact_points().len()).filter(|server| *server != ALONE);
+    for server in others.clone() {
+        cluster.kill9(server).unwrap();
+    }
+    another_line_on(cluster, &table).await;
+    for server in others {
+        cluster.restart(server).unwrap();
+    }
+    all_up(cluster).await;
+
+    let of_every_copy = || ReadContext {
+        freshness: Freshness::OfEveryCopy,
+        ..keeper.reading()
+    };
+    let desk = PartKey::line("desk");
+    let image = eventually(async || engine.get(&key, of_every_copy()).await).await;
+    assert!(image.unwrap().parts.contains_key(&desk));
+    let scan = Scan {
+        collection: Collection::Carts,
+        scope: Scope::All,
+        after: None,
+        until: None,
+        limit: 10,
+    };
+    let page = eventually(async || engine.scan(&scan).await).await;
+    assert!(page.images[0].parts.contains_key(&desk));
+
+    // Those who buy go on without the one server; who carries the cart away does not go without its line.
+    cluster.kill9(ALONE).unwrap();
+    let image = eventually(async || engine.get(&key, keeper.reading()).await).await;
+    assert!(!image.unwrap().parts.contains_key(&desk));
+    let refused = engine.get(&key, of_every_copy()).await.unwrap_err();
+    assert_eq!(refused.remedy(), Remedy::Retry, "{refused}");
+    cluster.restart(ALONE).unwrap();
+    all_up(cluster).await;
+}
+
+/// A line that a shopper added, as the one server has it that took it.
+async fn another_line_on(cluster: &ExclusiveCassandraCluster, table: &str) {
+    let session = shop::bare_driver_of_one(cluster.contact_points()[ALONE]).await;
+    let of_lamp = async |column: &str| {
+        let all = format!("SELECT name, {column} FROM {table} WHERE cart_id = 'cart-1'");
+        let rows = eventually(async || shop::try_rows(&session, &all, Consistency::One).await);
+        let rows = rows.await;
+        let of_lamp = rows.iter().find_map(|row| row.strip_prefix("lamp | "));
+        of_lamp.unwrap().to_owned()
+    };
+    let (origin, revision) = (
+        of_lamp("CAST(origin AS int)").await,
+        of_lamp("part_revision").await,
+    );
+    let content = of_lamp("content").await;
+    let insert = format!(
+        "INSERT INTO {table} (cart_id, origin, kind, name, subname, part_revision, part_live, content) \
+         VALUES ('cart-1', {origin}, '{}', 'desk', '', {revision}, true, '{content}')",
+        of_lamp("kind").await,
+    );
+    let mut insert = Statement::new(insert);
+    insert.set_consistency(Consistency::One);
+    session.query_unpaged(insert, ()).await.unwrap();
+}
+
+/// Asks until the servers have found each other again.
+async fn eventually<T, E: std::fmt::Display>(mut ask: impl AsyncFnMut() -> Result<T, E>) -> T {
+    let start = Instant::now();
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(error) => assert!(start.elapsed() < CATCH_UP_MAX, "{error}"),
         }
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }

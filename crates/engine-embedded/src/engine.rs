@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use engine_api::layout::Table;
 use engine_api::{
     CONTROL_BYTES_MAX, Capabilities, Change, Condemned, ControlStore, ControlValue, Durability,
-    Engine, EngineError, ExpiryKind, Fence, FenceKind, GuardKind, JournalKind, JournalPage,
+    Engine, EngineError, ExpiryKind, Fence, FenceKind, GuardKind, JournalKind, JournalPage, Look,
     Maintained, Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext, Record,
-    RecordKey, Scan, ScanPage, Seal, SetOutcome, SharedRecord, Stock, Stray, StrayEnd, StrayPage,
-    StraySearch, Terms, Timestamp, Together, WriteContext, validate, validate_alone,
-    validate_forgetting, validate_together,
+    RecordKey, Scan, ScanPage, ScanPosition, Seal, SetOutcome, SharedRecord, Stock, Stray,
+    StrayEnd, StrayPage, StraySearch, Terms, Timestamp, Together, WriteContext, validate,
+    validate_alone, validate_forgetting, validate_together,
 };
 
 use crate::account::Accounts;
@@ -226,6 +226,15 @@ impl Engine for EmbeddedEngine {
     async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
         let (view, tables, scan) = (self.store.view(), self.tables.clone(), scan.clone());
         apart(move || read::scan(&view, &tables, &scan)).await
+    }
+
+    async fn scan_each(
+        &self,
+        scan: &Scan,
+        look: Look,
+    ) -> Result<Option<ScanPosition>, EngineError> {
+        let (view, tables, scan) = (self.store.view(), self.tables.clone(), scan.clone());
+        apart(move || read::scan_each(&view, &tables, &scan, |image| look(&image))).await
     }
 
     async fn journal_end(&self) -> Result<Position, EngineError> {

@@ -79,6 +79,18 @@ pub(crate) fn query(
 }
 
 pub(crate) fn scan(view: &View, tables: &Tables, scan: &Scan) -> Result<ScanPage, EngineError> {
+    let mut images = Vec::new();
+    let next = scan_each(view, tables, scan, |image| images.push(image))?;
+    Ok(ScanPage { images, next })
+}
+
+/// Answers where the next page begins.
+pub(crate) fn scan_each(
+    view: &View,
+    tables: &Tables,
+    scan: &Scan,
+    mut take: impl FnMut(Record),
+) -> Result<Option<ScanPosition>, EngineError> {
     tables.check(scan.collection)?;
     let number = scan.collection.number();
     let place = |at: &ScanPosition| [&[number][..], &at.0].concat();
@@ -91,7 +103,8 @@ pub(crate) fn scan(view: &View, tables: &Tables, scan: &Scan) -> Result<ScanPage
         None => Bound::Excluded(vec![number + 1]),
     };
     let limit = scan.limit.clamp(1, PAGE_RECORDS_MAX);
-    let mut images = Vec::new();
+    let mut last = None;
+    let mut left = limit;
     for entry in view.bodies(from, to) {
         let body = entry.map_err(store_failed)?;
         let id = id_of(&body.key()[1..])?;
@@ -99,18 +112,19 @@ pub(crate) fn scan(view: &View, tables: &Tables, scan: &Scan) -> Result<ScanPage
         if !scan.scope.contains(&image.key.shard_key) {
             continue;
         }
-        if images.len() == limit {
-            let next = images
-                .last()
-                .map(|last: &Record| ScanPosition(last.key.id.as_str().into()));
-            return Ok(ScanPage { images, next });
+        if left == 0 {
+            return Ok(last.map(|id: RecordId| ScanPosition(id.as_str().into())));
         }
         if tables.has_parts_apart(scan.collection) {
             add_parts_apart(view, &mut image)?;
         }
-        images.push(image);
+        left -= 1;
+        if left == 0 {
+            last = Some(image.key.id.clone());
+        }
+        take(image);
     }
-    Ok(ScanPage { images, next: None })
+    Ok(None)
 }
 
 pub(crate) fn journal(

@@ -22,7 +22,7 @@ pub trait Cargo: Send + Sync + fmt::Debug {
     }
 
     /// What the source holds now: from its primary, and not before the entry that
-    /// named the key was read (W27). Who shares the source with a router that
+    /// named the key was read (W27), whichever of its copies it stands on (W25). Who shares the source with a router that
     /// moves keys about asks the router instead.
     async fn read(
         &self,
@@ -32,7 +32,7 @@ pub trait Cargo: Send + Sync + fmt::Debug {
     ) -> Result<Option<Record>, CargoError> {
         let context = ReadContext {
             now,
-            freshness: Freshness::Latest,
+            freshness: Freshness::OfEveryCopy,
         };
         source.get(key, context).await.map_err(CargoError::of)
     }

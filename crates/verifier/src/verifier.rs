@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine_api::{
-    Engine, Freshness, Position, ReadContext, Record, RecordKey, Scan, ScanPage, ScanPosition,
-    Seal, World,
+    Engine, Freshness, Look, Position, ReadContext, Record, RecordKey, Scan, ScanPage,
+    ScanPosition, Seal, Timestamp, World,
 };
 use layout::{Collection, Scope};
 
@@ -264,6 +264,8 @@ impl Verifier {
         Reader {
             pair: self.pair.clone(),
             records_max: self.limits.scan_records_max,
+            invariants: self.invariants.clone(),
+            now: self.world.now(),
         }
     }
 
@@ -285,7 +287,7 @@ impl Verifier {
     async fn read(&self, side: Side, key: &RecordKey) -> Result<Option<Record>, VerifyError> {
         let context = ReadContext {
             now: self.world.now(),
-            freshness: Freshness::Latest,
+            freshness: Freshness::OfEveryCopy,
         };
         let image = self.engine(side).get(key, context).await;
         image.map_err(VerifyError::of(side))
@@ -296,19 +298,35 @@ impl Verifier {
 struct Reader {
     pair: Pair,
     records_max: usize,
+    invariants: Option<Arc<dyn Invariants>>,
+    now: Timestamp,
 }
 
 impl Reader {
     async fn scan(&self, side: Side, after: Option<ScanPosition>) -> Result<ScanPage, VerifyError> {
-        let scan = Scan {
+        let page = self.pair.engine(side).scan(&self.page(after)).await;
+        page.map_err(VerifyError::of(side))
+    }
+
+    async fn scan_each(
+        &self,
+        side: Side,
+        after: Option<ScanPosition>,
+        look: Look,
+    ) -> Result<Option<ScanPosition>, VerifyError> {
+        let scan = self.page(after);
+        let next = self.pair.engine(side).scan_each(&scan, look).await;
+        next.map_err(VerifyError::of(side))
+    }
+
+    fn page(&self, after: Option<ScanPosition>) -> Scan {
+        Scan {
             collection: self.pair.collection,
             scope: self.pair.scope.clone(),
             after,
             until: None,
             limit: self.records_max,
-        };
-        let page = self.pair.engine(side).scan(&scan).await;
-        page.map_err(VerifyError::of(side))
+        }
     }
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use engine_api::{
-    Aged, Capabilities, Change, Condemned, Engine, EngineError, Fence, JournalPage, Maintained,
-    Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext, Record, RecordKey, Scan,
-    ScanPage, Seal, SharedRecord, StockAction, Stray, StrayEnd, StrayPage, StraySearch, Timestamp,
-    WriteContext,
+    Aged, Capabilities, Change, Condemned, Engine, EngineError, Fence, JournalPage, Look,
+    Maintained, Maintenance, MoverTerm, Outcome, Page, Position, Query, ReadContext, Record,
+    RecordKey, Scan, ScanPage, ScanPosition, Seal, SharedRecord, StockAction, Stray, StrayEnd,
+    StrayPage, StraySearch, Timestamp, WriteContext,
 };
 
 use super::point::{Kind, Side};
@@ -132,6 +132,14 @@ impl Engine for FaultyEngine {
 
     async fn scan(&self, scan: &Scan) -> Result<ScanPage, EngineError> {
         self.engine.scan(scan).await
+    }
+
+    async fn scan_each(
+        &self,
+        scan: &Scan,
+        look: Look,
+    ) -> Result<Option<ScanPosition>, EngineError> {
+        self.engine.scan_each(scan, look).await
     }
 
     async fn journal_end(&self) -> Result<Position, EngineError> {

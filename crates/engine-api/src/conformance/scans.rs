@@ -1,6 +1,7 @@
 //! Reading whole collections: E17.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use layout::{Collection, Scope, ShardKey, Slot, SlotRange};
 
@@ -14,6 +15,7 @@ cases! {
     "E17" ["W35"] a_scan_reaches_every_image_once_marks_included [];
     "E17" [] a_scan_reaches_the_keys_of_its_scope_and_no_others [CARTS];
     "E17" [] scans_of_two_halves_make_the_whole [CARTS];
+    "E17" [] what_a_scan_shows_is_what_it_hands_over [CARTS];
     "E17" [] records_changed_during_a_scan_hide_no_others [CARTS];
 }
 
@@ -197,6 +199,53 @@ async fn scans_of_two_halves_make_the_whole(stage: Stage<'_>) -> Checked {
         );
     }
     Ok(())
+}
+
+async fn what_a_scan_shows_is_what_it_hands_over(stage: Stage<'_>) -> Checked {
+    let mut keys = Vec::new();
+    for number in 0..7 {
+        let key = stage.cart(&format!("r{number}"));
+        let created = stage.create_usual(&key).await?;
+        if number == 2 {
+            stage.done(remove(&key, created)).await?;
+        }
+        keys.push(key.shard_key);
+    }
+    let mut scan = Scan {
+        collection: Collection::Carts,
+        scope: Scope::Keys(keys),
+        after: None,
+        until: None,
+        limit: 3,
+    };
+    let mut handed_over = Vec::new();
+    for _ in 0..PAGES_MAX {
+        let page = stage.engine.scan(&scan).await?;
+        handed_over.extend(page.images);
+        scan.after = page.next;
+        if scan.after.is_none() {
+            break;
+        }
+    }
+    let shown = Arc::new(Mutex::new(Vec::new()));
+    for _ in 0..PAGES_MAX {
+        let shown = shown.clone();
+        let look = move |image: &Record| lock(&shown).push(image.clone());
+        scan.after = stage.engine.scan_each(&scan, Arc::new(look)).await?;
+        if scan.after.is_none() {
+            break;
+        }
+    }
+    let shown = std::mem::take(&mut *lock(&shown));
+    ensure!(
+        shown.len() == 7 && shown == handed_over,
+        "shown were {shown:?}, handed over {handed_over:?}"
+    );
+    Ok(())
+}
+
+fn lock<T>(shown: &Mutex<T>) -> MutexGuard<'_, T> {
+    shown.lock().expect("nobody panics while it is written to")
 }
 
 async fn records_changed_during_a_scan_hide_no_others(stage: Stage<'_>) -> Checked {

@@ -40,7 +40,7 @@ impl MemoryEngine {
     pub(super) fn aged<T>(&self, context: ReadContext, read: impl Fn(&State) -> T) -> Aged<T> {
         let standing = self.standing().clone();
         let because = match (standing, context.freshness) {
-            (None, _) | (_, Freshness::Latest) => Because::Asked,
+            (None, _) | (_, Freshness::Latest | Freshness::OfEveryCopy) => Because::Asked,
             (Some(copy), Freshness::MayLag { seconds, seen }) => {
                 if seen > copy.newest {
                     Because::Token

@@ -8,10 +8,10 @@ use engine_api::layout::{Field, Value};
 use engine_api::memory::MemoryEngine;
 use engine_api::{
     Capabilities, Change, ChangeKind, Condemned, Content, ControlStore, Durability, Engine,
-    EngineError, Fence, Generation, Guard, JournalEvent, JournalPage, Maintained, Maintenance,
-    MoverTerm, Outcome, Page, PartsChange, Position, PriceCondition, Query, ReadContext, Record,
-    RecordKey, Revision, RowFault, Scan, ScanPage, Seal, StockAction, Stray, StrayPage,
-    StraySearch, Timestamp, WriteContext,
+    EngineError, Fence, Generation, Guard, JournalEvent, JournalPage, Look, Maintained,
+    Maintenance, MoverTerm, Outcome, Page, PartsChange, Position, PriceCondition, Query,
+    ReadContext, Record, RecordKey, Revision, RowFault, Scan, ScanPage, ScanPosition, Seal,
+    StockAction, Stray, StrayPage, StraySearch, Timestamp, WriteContext,
 };
 
 /// The broken promise.
@@ -31,6 +31,7 @@ pub enum Fault {
     ForgetsWhatWasSaved,
     ForgetsTheGuard,
     ForgetsThePrice,
+    HidesMarksFromLooks,
     HidesMarksFromScans,
     IgnoresTheExpectedRevision,
     IgnoresTheFence,
@@ -310,6 +311,21 @@ impl Engine for FaultyEngine {
                 .retain(|image| image.header.content.live().is_some());
         }
         Ok(page)
+    }
+
+    async fn scan_each(
+        &self,
+        scan: &Scan,
+        look: Look,
+    ) -> Result<Option<ScanPosition>, EngineError> {
+        let page = self.scan(scan).await?;
+        let hides_marks = self.fault == Fault::HidesMarksFromLooks;
+        for image in page.images {
+            if !hides_marks || image.header.content.live().is_some() {
+                look(&image);
+            }
+        }
+        Ok(page.next)
     }
 
     async fn journal_end(&self) -> Result<Position, EngineError> {

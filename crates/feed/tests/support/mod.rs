@@ -153,7 +153,8 @@ impl Engine for Side {
         if let Some(shown) = self.quirks.hidden.lock().unwrap().get(key) {
             return Ok(shown.clone());
         }
-        if *self.quirks.lags.lock().unwrap() && context.freshness != Freshness::Latest {
+        let may_lag = matches!(context.freshness, Freshness::MayLag { .. });
+        if *self.quirks.lags.lock().unwrap() && may_lag {
             return Ok(None);
         }
         self.life.call(self.memory.get(key, context)).await

@@ -264,7 +264,7 @@ impl Side {
         }
         let context = ReadContext {
             now: context.now,
-            freshness: Freshness::Latest,
+            freshness: Freshness::OfEveryCopy,
         };
         let stands = self.sought(&image.key, context).await?;
         Ok(stands.map(|stands| stands.key))

@@ -133,6 +133,6 @@ impl Side {
 fn latest(now: Timestamp) -> ReadContext {
     ReadContext {
         now,
-        freshness: Freshness::Latest,
+        freshness: Freshness::OfEveryCopy,
     }
 }

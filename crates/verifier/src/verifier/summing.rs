@@ -1,41 +1,30 @@
 //! Both sides from end to end, page by page: sums of digests, and what the caller's rules say of each image.
 
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use engine_api::{Record, RecordKey, ScanPage};
+use engine_api::{Look, RecordKey};
 use futures::future::join;
 
 use super::{Phase, Reader, Verifier, since};
+use crate::digest::{bucket_of, digest};
 use crate::error::VerifyError;
-use crate::invariants::Finding;
+use crate::invariants::{Finding, Sole};
 use crate::progress::{Place, Reading, Round, Side};
 
-/// The next page of each side; `None` of one that was read to its end.
-struct Pages {
-    source: Option<ScanPage>,
-    target: Option<ScanPage>,
+/// Some pages of one side, as far as anything of them is kept.
+struct Read {
+    /// Bucket and digest of each image.
+    digests: Vec<(usize, u128)>,
+    judged: Vec<Judged>,
+    place: Place,
 }
 
-impl Pages {
-    async fn read(reader: &Reader, [source, target]: [Place; 2]) -> Result<Pages, VerifyError> {
-        let page = async |side: Side, place: Place| match place.next_page() {
-            Some(after) => reader.scan(side, after).await.map(Some),
-            None => Ok(None),
-        };
-        let (source, target) = join(page(Side::Source, source), page(Side::Target, target)).await;
-        Ok(Pages {
-            source: source?,
-            target: target?,
-        })
-    }
-
-    /// Where those after them begin.
-    fn next(&self) -> [Place; 2] {
-        [&self.source, &self.target].map(|page| match page {
-            Some(page) => page.next.clone().into(),
-            None => Place::End,
-        })
-    }
+/// An image of which the caller's rules say something.
+struct Judged {
+    key: RecordKey,
+    broken: Option<String>,
+    sole: Option<Sole>,
 }
 
 impl Verifier {
@@ -44,29 +33,30 @@ impl Verifier {
         let Some(round) = self.round() else {
             return Ok(());
         };
-        let places = [round.source.place.clone(), round.target.place.clone()];
+        let places = (round.source.place.clone(), round.target.place.clone());
         let reader = self.reader();
-        let mut pages = Pages::read(&reader, places).await?;
-        for _ in 1..pages_max {
-            // Each is read while the one before it is summed up.
-            let next = Pages::read(&reader, pages.next());
-            let (next, ()) = join(next, async { self.add(pages) }).await;
-            pages = next?;
-        }
-        self.add(pages);
+        let source = reader.read(Side::Source, places.0, pages_max);
+        let target = reader.read(Side::Target, places.1, pages_max);
+        let (source, target) = join(source, target).await;
+        let (source, target) = (source?, target?);
+        self.add(Side::Source, source);
+        self.add(Side::Target, target);
         if self.round().is_some_and(|round| round.is_over()) {
             self.compare_sums();
         }
         Ok(())
     }
 
-    fn add(&mut self, pages: Pages) {
-        for (side, page) in [(Side::Source, pages.source), (Side::Target, pages.target)] {
-            let Some(page) = page else { continue };
-            page.images.iter().for_each(|image| self.judge(side, image));
-            if let Some(round) = self.round() {
-                round.of(side).add(page);
+    fn add(&mut self, side: Side, read: Read) {
+        for judged in read.judged {
+            self.judge(side, judged);
+        }
+        if let Some(round) = self.round() {
+            let reading = round.of(side);
+            for (bucket, digest) in read.digests {
+                reading.sums.add(bucket, digest);
             }
+            reading.place = read.place;
         }
     }
 
@@ -116,24 +106,20 @@ impl Verifier {
     }
 
     /// What is wrong at the source is told; what is wrong at the target is looked at on both sides.
-    fn judge(&mut self, side: Side, image: &Record) {
-        let Some(invariants) = self.invariants.clone() else {
-            return;
-        };
-        let (now, room) = (self.world.now(), self.limits.suspects_max);
-        match (side, invariants.broken(image, now)) {
-            (Side::Source, Some(rule)) => self.find(&image.key, rule),
-            (Side::Target, Some(_)) if self.suspects.len() < room => {
-                self.suspect(image.key.clone())
-            }
+    fn judge(&mut self, side: Side, judged: Judged) {
+        let Judged { key, broken, sole } = judged;
+        let room = self.limits.suspects_max;
+        match (side, broken) {
+            (Side::Source, Some(rule)) => self.find(&key, rule),
+            (Side::Target, Some(_)) if self.suspects.len() < room => self.suspect(key.clone()),
             (_, Some(_) | None) => {}
         }
         if side == Side::Target
-            && let Some(sole) = invariants.sole(image, now)
+            && let Some(sole) = sole
             && self.met.meet(&sole)
             && self.suspects.len() < room
         {
-            let suspect = self.suspects.entry(image.key.clone()).or_default();
+            let suspect = self.suspects.entry(key).or_default();
             suspect.is_crowded = true;
         }
     }
@@ -164,9 +150,56 @@ impl Round {
     }
 }
 
-impl Reading {
-    fn add(&mut self, page: ScanPage) {
-        page.images.iter().for_each(|image| self.sums.add(image));
-        self.place = page.next.into();
+impl Reader {
+    /// Each image becomes a number where it is read: neither its bytes nor its thread are left for it.
+    async fn read(&self, side: Side, place: Place, pages_max: usize) -> Result<Read, VerifyError> {
+        let read = Arc::new(Mutex::new(Read {
+            digests: Vec::new(),
+            judged: Vec::new(),
+            place,
+        }));
+        for _ in 0..pages_max {
+            let Some(after) = lock(&read).place.next_page() else {
+                break;
+            };
+            let look = self.look(side, read.clone());
+            let next = self.scan_each(side, after, look).await?;
+            lock(&read).place = next.into();
+        }
+        let mut read = lock(&read);
+        let place = read.place.clone();
+        Ok(Read {
+            digests: std::mem::take(&mut read.digests),
+            judged: std::mem::take(&mut read.judged),
+            place,
+        })
     }
+
+    fn look(&self, side: Side, read: Arc<Mutex<Read>>) -> Look {
+        let (invariants, now) = (self.invariants.clone(), self.now);
+        Arc::new(move |image| {
+            let judged = invariants.as_ref().and_then(|invariants| {
+                let broken = invariants.broken(image, now);
+                // What answers twice at the source does so at the target, too.
+                let sole = match side {
+                    Side::Source => None,
+                    Side::Target => invariants.sole(image, now),
+                };
+                let key = &image.key;
+                (broken.is_some() || sole.is_some()).then(|| Judged {
+                    key: key.clone(),
+                    broken,
+                    sole,
+                })
+            });
+            let digest = (bucket_of(&image.key.id), digest(image));
+            let mut read = lock(&read);
+            read.digests.push(digest);
+            read.judged.extend(judged);
+        })
+    }
+}
+
+fn lock(read: &Mutex<Read>) -> MutexGuard<'_, Read> {
+    read.lock().expect("nobody panics while it is written down")
 }
