@@ -11,7 +11,7 @@ use anyhow::{Result, bail, ensure};
 use engine_api::{Engine, RealWorld, Scan, World};
 use layout::Scope;
 use mover::Moved;
-use router::{CollectionMap, KeeperError, Map, MapKeeper, ShardName};
+use router::{KeeperError, Map, MapKeeper, ShardName};
 
 use super::deployed::{Control, Plan, Reach, Spot, placements, prefixed};
 use super::mark::Mark;

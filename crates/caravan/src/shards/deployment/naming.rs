@@ -54,8 +54,8 @@ impl Named {
     }
 
     fn is_of_another(&self, layout: &str, name: &ShardName) -> bool {
-        let others = self.0.iter().filter(|(other, _)| *other != layout);
-        others.into_iter().any(|(_, named)| named.contains(name))
+        let mut others = self.0.iter().filter(|(other, _)| *other != layout);
+        others.any(|(_, named)| named.contains(name))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use router::CollectionMap;
 use serde::Deserialize;
 use serde::de::value::{Error, StrDeserializer as Value};
 
