@@ -151,7 +151,7 @@ impl Round {
 }
 
 impl Reader {
-    /// Each image becomes a number where it is read: neither its bytes nor its thread are left for it.
+    /// Each image becomes a number on the thread that reads it, which frees it as well.
     async fn read(&self, side: Side, place: Place, pages_max: usize) -> Result<Read, VerifyError> {
         let read = Arc::new(Mutex::new(Read {
             digests: Vec::new(),
